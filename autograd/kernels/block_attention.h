@@ -13,8 +13,8 @@ struct BlockSizes {
   Index batch = 0, queries = 0, keys = 0;  // B, T, S
   Index heads = 1, groups = 1;             // H, G
   Index key_width = 0;                     // D
-  Index block = 1, top_k = 1;              // keys of a block; blocks of a query, its own included
-  Index choosers = 1;                      // neighbouring heads that choose together
+  Index block = 1, top_k = 1;              // keys per block; blocks per query, its own included
+  Index choosers = 1;                      // neighbouring heads that make one choice together
   const std::int32_t *from = nullptr, *to = nullptr, *positions = nullptr;  // [B, T]; see ops/attention.h
 
   TAPEFORMER_HOST_DEVICE Index rows() const { return batch * queries * heads; }
@@ -48,7 +48,7 @@ TAPEFORMER_HOST_DEVICE inline BlockRange range_in_unit(const BlockSizes& s, Inde
   return {start + (seen.from > first ? seen.from : first), start + (seen.to < end ? seen.to : end)};
 }
 
-/// Calls each(block) for the whole blocks, but for its own, that a row of queries may see entirely.
+/// Calls each(block) for the whole blocks other than `own` that a row of queries may see entirely.
 template <class F>
 TAPEFORMER_HOST_DEVICE void for_other_blocks(const BlockSizes& s, Index row, Index own, const F& each) {
   const BlockRange seen = seen_range(s, row);
@@ -62,8 +62,8 @@ TAPEFORMER_HOST_DEVICE inline Index own_block(const BlockSizes& s, Index row) {
   return position < 0 ? 0 : (position < s.keys ? position : s.keys - 1) / s.block;
 }
 
-/// Writes the units [K] of a row of queries: its own one, and those with the largest scores, the first of
-/// equal ones first. Places that are left get the number of units. Both arrays are of all rows.
+/// Writes the units [K] of a row of queries: its own, then those with the largest scores, of equal scores the
+/// first one first. Places that are left get the number of units. Both arrays have all rows.
 template <class W>
 TAPEFORMER_HOST_DEVICE void choose_for_row(const BlockSizes& s, Index row, const W* all_scores,
                                            std::int32_t* all_units) {
@@ -83,7 +83,7 @@ TAPEFORMER_HOST_DEVICE void choose_for_row(const BlockSizes& s, Index row, const
   for (; count < s.top_k; ++count) units[count] = static_cast<std::int32_t>(s.units());
 }
 
-/// The parts of all rows, each a row of queries next to one of its units, sorted by unit and then by row.
+/// The parts of all rows, each a row of queries with one of its units, sorted by unit and then by row.
 struct SortedParts {
   std::int32_t* rows;       // [N K]: the row of queries of each part
   std::int32_t* places;     // [N, K]: the part of each choice
@@ -91,8 +91,8 @@ struct SortedParts {
   std::int32_t *from, *to;  // [N K]: the keys that each part sees, among the B G S
 };
 
-/// units [N, K]: the choice of every row by scores [N / choosers, S / block]. With `means` of blocks
-/// [B, G, S / block, D] these are memory for their products with query [B, T, H, D].
+/// units [N, K]: the choice of every row by scores [N / choosers, S / block]. With `means` of blocks of keys
+/// [B, G, S / block, D] the scores are their products with query [B, T, H, D], and are computed here.
 TAPEFORMER_KERNEL(choose_blocks, const BlockSizes& sizes, const T* query, const Wide<T>* means,
                   Wide<T>* scores, std::int32_t* units);
 
@@ -115,7 +115,7 @@ void write_chosen_pairs(Cuda, const BlockSizes& sizes, const std::int32_t* units
 /// attention_forward() of a shape with a query for each part and the keys of all units.
 TAPEFORMER_KERNEL(block_attention_forward, const BlockSizes& sizes, const AttentionShape& shape,
                   const std::int32_t* starts, const AttentionOperands<T>& x, T* y, Wide<T>* log_sum);
-/// attention_backward() of the same, from the y and log_sum of whole rows.
+/// attention_backward() of that shape, from the y and log_sum of whole rows.
 TAPEFORMER_KERNEL(block_attention_backward, const BlockSizes& sizes, const AttentionShape& shape,
                   const std::int32_t* starts, const AttentionOperands<T>& x, const T* y,
                   const Wide<T>* log_sum, const T* dy, const AttentionGradients<T>& to);
@@ -131,8 +131,8 @@ struct PartSum {
   W largest, total;
 };
 
-/// From the logarithms of the sums of a row's parts, at `places` [K]. A row that sees nothing has no largest
-/// score, and a total that divides zeros.
+/// The sum of a row from the logarithms of its parts' sums, at `places` [K]. For a row that sees nothing,
+/// `largest` is minus infinity and `total` is 1.
 template <class W>
 TAPEFORMER_HOST_DEVICE PartSum<W> sum_of_parts(Index top_k, const std::int32_t* places, const W* log_sums) {
   W largest = log_sums[places[0]], total = W(0);

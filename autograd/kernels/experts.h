@@ -8,7 +8,7 @@ namespace tapeformer::kernels {
 
 /// The sizes of a choice of experts.
 struct ExpertSizes {
-  Index tokens = 0, experts = 0, active = 0;  ///< N, E and K, the number of each token's experts
+  Index tokens = 0, experts = 0, active = 0;  ///< N, E, and K experts per token
   Index groups = 1, active_groups = 1;  ///< equal parts of the experts, and the most that a token chooses in
   bool sums_two = false;                ///< a group has the sum of its two largest scores, else the largest
 
@@ -67,17 +67,17 @@ TAPEFORMER_HOST_DEVICE void choose_for_token(const ExpertSizes& sizes, Index tok
   }
 }
 
-/// places [N, K]: those of the largest scores [N, E] of each token, n E + e. NaN may be anywhere among them.
+/// places [N, K]: the places n E + e of the largest scores [N, E] of each token. NaN may rank anywhere.
 TAPEFORMER_KERNEL(choose_experts, const ExpertSizes& sizes, const T* scores, std::int32_t* places);
-/// Sorts the choices at `places` by expert, those of an expert in their order: rows [N, K] has the row of
-/// each choice, tokens [N K] the token of each row; expert e has the rows from starts[e] to before
-/// starts[e + 1], and the share shares[e] of all.
+/// Sorts the choices at `places` by expert, keeping the order of each expert's: rows [N, K] gets the row of
+/// each choice, tokens [N K] the token of each row; expert e has the rows [starts[e], starts[e + 1]), and the
+/// share shares[e] of all.
 TAPEFORMER_KERNEL(sort_by_expert, const ExpertSizes& sizes, const std::int32_t* places, std::int32_t* rows,
                   std::int32_t* tokens, std::int32_t* starts, T* shares);
 
 /// Sizes of products of each expert's rows.
 struct ExpertProducts {
-  Index rows = 0, experts = 0;  ///< M of all experts together, and E
+  Index rows = 0, experts = 0;  ///< M, the rows of all experts together, and E
   Index n = 0, k = 0;
   bool transposed = false;  ///< matrices are stored [n, k], otherwise [k, n]
 };

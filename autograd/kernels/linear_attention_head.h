@@ -34,7 +34,7 @@ class LinearAttentionHead {
   static constexpr Index C = kLinearAttentionChunk;
 
  public:
-  /// The head-th of all sequences' heads; `memory` is its own.
+  /// Head `head` among those of all sequences; no other one uses `memory`.
   TAPEFORMER_TEAM LinearAttentionHead(const LinearAttention& sizes, const LinearAttentionOperands<T>& x,
                                       Index head, const LinearAttentionMemory<Team>& memory)
       : n_(sizes),
@@ -94,13 +94,13 @@ class LinearAttentionHead {
 
  private:
   static TAPEFORMER_TEAM Index min(Index a, Index b) { return a < b ? a : b; }
-  /// The place of the chunk's i-th token among the heads of all tokens, and of number j of its `width`.
+  /// The place of the chunk's token i among the heads of all tokens; of element j of its `width` elements.
   TAPEFORMER_TEAM Index token(Index i) const { return first_ + (from_ + i) * n_.heads; }
   template <class I>
   TAPEFORMER_TEAM Index place(I i, I j, Index width) const {
     return token(0) * width + (i * static_cast<I>(n_.heads * width) + j);
   }
-  /// The first of the rows of queries and keys, or of those of keys alone unless `queries`.
+  /// The first row of queries and keys, or without `queries` the first row of keys.
   TAPEFORMER_TEAM Index first_row(bool queries) const { return queries ? 0 : c_; }
   TAPEFORMER_TEAM Index end_row() const { return n_.deltas ? 2 * c_ : c_; }
 
@@ -110,7 +110,7 @@ class LinearAttentionHead {
     return m_.states + chunk * D * m_.row_E;
   }
 
-  /// Zeros if there is none.
+  /// Loads a state, or zeros if `from` is nullptr.
   TAPEFORMER_TEAM void load_state(const W* from, W* to) {
     const auto put = [&](auto i, auto j, W x) { to[i * m_.row_E + j] = x; };
     if (from != nullptr)
@@ -123,7 +123,7 @@ class LinearAttentionHead {
     team_.grid(D, E, [&](auto i, auto j) { to[i * E + j] = from[i * m_.row_E + j]; });
   }
 
-  /// The next chunk's rows, which a few calls later are nearer.
+  /// Prefetches the next chunk's rows, which are needed a few calls later.
   template <class X>
   TAPEFORMER_TEAM void prefetch_rows(const X* from, Index width) {
     const Index first = from_ + ahead_, size = static_cast<Index>(sizeof(X));
@@ -138,7 +138,7 @@ class LinearAttentionHead {
         c_, width, [&](auto i, auto j) { return static_cast<W>(from[place(i, j, width)]); }, put);
   }
 
-  /// The next `count` tokens, and what follows from their keys, decays and (unless not asked for) queries.
+  /// Loads the next `count` tokens, and computes what follows from their keys, decays and perhaps queries.
   TAPEFORMER_TEAM void load(Index from, Index count, bool queries) {
     from_ = from, c_ = count;
     k_ = m_.qk + c_ * m_.row_D;
@@ -179,7 +179,7 @@ class LinearAttentionHead {
     find_products(queries);
   }
 
-  /// from_start[t] = f_t, to_end[t] = b_t; between d_tj where all channels share it.
+  /// Computes from_start[t] = f_t, to_end[t] = b_t, and where all channels share their decay between = d_tj.
   TAPEFORMER_TEAM void load_decays() {
     const Index row = m_.row_D, last = c_ - 1;
     prefetch_rows(x_.log_decay, n_.decays);
@@ -199,7 +199,7 @@ class LinearAttentionHead {
         [&](auto i, auto j) { return i > 0 ? m_.decay[(c_ - i) * row + j] : W(1); }, multiply);
   }
 
-  /// P in the first rows of pa, -A in those after them.
+  /// Computes P in the first rows of pa, and -A in the rows after them.
   TAPEFORMER_TEAM void find_products(bool queries) {
     const Index first = first_row(queries), rows = end_row() - first, row = m_.row_C;
     if (rows <= 0) return;
@@ -211,8 +211,8 @@ class LinearAttentionHead {
     keep_visible(first, m_.pa, W(-1));
   }
 
-  /// Multiplies pairs of tokens by shared decays, and rows of keys by `sign`. Zeros where
-  /// a column is not before its row, or for queries after it.
+  /// Multiplies pairs of tokens by shared decays, and rows of keys by `sign`. Pairs get zero where the column
+  /// is after the row, and in rows of keys also where it is the row.
   TAPEFORMER_TEAM void keep_visible(Index first, W* pairs, W sign) {
     const bool decays = n_.decays > 0 && !by_channel_;
     team_.grid(end_row() - first, c_, [&](auto i, auto j) {
@@ -224,7 +224,7 @@ class LinearAttentionHead {
     });
   }
 
-  /// U, N, and with `queries` (f * Q) S in out.
+  /// Computes U, N, and with `queries` (f * Q) S in out.
   TAPEFORMER_TEAM void find_values(const W* state, bool queries) {
     const Index first = first_row(queries), rows = end_row() - first, row = m_.row_E;
     if (rows > 0) {
@@ -239,7 +239,7 @@ class LinearAttentionHead {
       team_.substitute(false, c_, E, m_.pa + c_ * m_.row_C, m_.row_C, m_.beta, m_.error, m_.u, row);
   }
 
-  /// The state after the chunk.
+  /// Computes the state after the chunk.
   TAPEFORMER_TEAM void advance(const W* before, W* after) {
     team_.add_to_decayed(D, E, c_, last_decays(), before, k_to_end_, m_.row_D, m_.u, after, m_.row_E);
   }
@@ -248,8 +248,8 @@ class LinearAttentionHead {
     return n_.decays > 0 ? m_.from_start + (c_ - 1) * m_.row_D : nullptr;
   }
 
-  /// dstate, the gradient of the state after the chunk, becomes that of `state`, which is before it; after
-  /// load() and find_values().
+  /// Turns dstate, the gradient of the state after the chunk, into that of `state`, the one before it; to be
+  /// called after load() and find_values().
   TAPEFORMER_TEAM void chunk_backward(const W* state, const T* dy, const LinearAttentionGradients<T>& to) {
     const Index row_D = m_.row_D, row_E = m_.row_E, row_C = m_.row_C, rows = end_row();
     load_rows(dy, E, [&](auto i, auto j, W x) { m_.dout[i * row_E + j] = x; });
@@ -262,7 +262,7 @@ class LinearAttentionHead {
         to.value.put(place(i, j, E), n_.deltas ? m_.beta[i] * value : value);
       });
     }
-    // dP and dA, of which no gradient crosses the diagonal's decay, which is 1.
+    // dP and dA. The diagonal is kept apart: its decay is 1, and gets no gradient.
     team_.product_transposed(rows, c_, E, m_.dout, row_E, m_.u, row_E, m_.u_columns, row_C, m_.dpa, row_C);
     keep_visible(0, m_.dpa, W(1));
     team_.grid(1, c_, [&](auto, auto i) {
@@ -293,7 +293,7 @@ class LinearAttentionHead {
                          row_E);
   }
 
-  /// H in place of dU, and -W in the rows of keys of dout.
+  /// Computes H in place of dU, and -W in the rows of keys of dout.
   TAPEFORMER_TEAM void correct_values(const LinearAttentionGradients<T>& to) {
     const Index row = m_.row_E;
     team_.substitute(true, c_, E, m_.pa + c_ * m_.row_C, m_.row_C, m_.beta, m_.du, m_.dout + c_ * row, row);
@@ -303,7 +303,7 @@ class LinearAttentionHead {
         [&](auto i, W sum) { to.beta.put(token(i), sum); });
   }
 
-  /// What the state after the chunk adds to dlog: of the state before, and of the keys before each token.
+  /// Computes the terms of dlog that come from the state after the chunk: f_C S dS', and b_j k_j dS' u_j.
   TAPEFORMER_TEAM void end_decay(const W* before) {
     const Index row = m_.row_D;
     team_.sums(
@@ -317,14 +317,14 @@ class LinearAttentionHead {
         [](W a, W b) { return a + b; });
   }
 
-  /// The sums over pairs of tokens, where all channels share their decays.
+  /// Computes the sums over pairs of tokens, where all channels share their decays.
   TAPEFORMER_TEAM void share() {
     const Index rows = end_row();
     team_.product(rows, D, c_, m_.dpa, m_.row_C, 1, k_, m_.row_D, m_.dqk, m_.row_D, true);
     team_.product(c_, D, rows, m_.dpa, 1, m_.row_C, m_.qk, m_.row_D, m_.dk, m_.row_D, false);
   }
 
-  /// The gradients of queries, keys and decays.
+  /// Writes the gradients of queries, keys and decays.
   TAPEFORMER_TEAM void store_keys(const LinearAttentionGradients<T>& to) {
     const Index row = m_.row_D;
     if (to.log_decay && n_.decays > 0) {
@@ -359,7 +359,7 @@ class LinearAttentionHead {
   LinearAttentionMemory<Team> m_;
   Index D, E, head_, first_;
   bool by_channel_;
-  Index from_ = 0, c_ = 0, ahead_ = C;  // the chunk's first token, their number, the way to the next chunk
+  Index from_ = 0, c_ = 0, ahead_ = C;  // the chunk's first token, its tokens, the offset of the next chunk
   const W *qk_from_start_ = nullptr, *k_to_end_ = nullptr;
   W* k_ = nullptr;
 };

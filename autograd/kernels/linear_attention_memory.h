@@ -4,13 +4,13 @@
 
 namespace tapeformer::kernels {
 
-/// Tokens that are joined to matrix products. Whatever it is, a token costs 3 D E multiply-adds with the
-/// state; with the other tokens of its chunk (D + E) chunk / 2 or more. With AVX-512, 2048 tokens and 8 heads
-/// of 64, both passes of deltanet take 41, 38 and 41 ms at 8, 16 and 32 tokens, kda's 70, 69 and 105. It
-/// divides a segment.
+/// Tokens per chunk, which are joined to matrix products; a divisor of a segment. A token costs 3 D E
+/// multiply-adds with the state for any chunk, and (D + E) chunk / 2 or more with the others of its chunk.
+/// With AVX-512, 2048 tokens and 8 heads of 64, both passes of deltanet take 41, 38 and 41 ms at 8, 16 and 32
+/// tokens, those of kda 70, 69 and 105 ms.
 constexpr Index kLinearAttentionChunk = 16;
 
-/// The working memory of a head, in rows that a team's products take.
+/// The working memory of a head, with rows as a team's products need them.
 template <class Team>
 struct LinearAttentionMemory {
   using W = typename Team::Number;
@@ -22,7 +22,7 @@ struct LinearAttentionMemory {
   W* states = nullptr;                        ///< before each chunk of a segment
   Index near = 0, far = 0, of_states = 0;     ///< numbers of parts near and far, and of `states`
 
-  /// The first parts that fit are near, in at most `room` numbers. `memory` may be nullptr, to ask for sizes.
+  /// Each part that still fits into `room` numbers is near. With `memory` = nullptr only sizes are computed.
   LinearAttentionMemory(const LinearAttention& n, bool backward, W* memory, Index room)
       : row_D(Team::leading(n.key_width)),
         row_E(Team::leading(n.value_width)),

@@ -16,8 +16,8 @@ struct CrossEntropy {
   double smoothing = 0, softcap = 0;
 };
 
-/// losses [rows] of each row, 0 for ignored ones. statistics [rows, 2], for the backward kernel: the other
-/// rows' maximum and sum of exponentials, of capped logits.
+/// losses [rows]: 0 for ignored rows. statistics [rows, 2] of the other rows, for the backward kernel: the
+/// maximum of the capped logits and their sum of exponentials.
 TAPEFORMER_KERNEL(cross_entropy_forward, const CrossEntropy& shape, const std::int32_t* targets,
                   const T* logits, Wide<T>* statistics, double* losses);
 /// loss = the sum of losses [rows], in an order that depends only on `rows`, divided by *counted, the number
@@ -28,8 +28,8 @@ TAPEFORMER_KERNEL(mean_loss, Index rows, const double* losses, const std::int32_
 TAPEFORMER_KERNEL(cross_entropy_backward, const CrossEntropy& shape, const std::int32_t* targets,
                   const std::int32_t* counted, const T* logits, const Wide<T>* statistics,
                   const Wide<T>* dloss, Write<T> dlogits);
-/// Both for dloss = 1: the losses, and dlogits in place of the logits. statistics [rows, 2] is scratch
-/// memory.
+/// Forward and backward for dloss = 1: the losses, and dlogits in place of the logits. statistics [rows, 2]
+/// is scratch memory.
 TAPEFORMER_KERNEL(cross_entropy_with_gradient, const CrossEntropy& shape, const std::int32_t* targets,
                   const std::int32_t* counted, T* logits, Wide<T>* statistics, double* losses);
 /// dx = *factor * gradient, for a gradient that was computed before the factor.

@@ -14,7 +14,7 @@ struct Branch {
   Wide<T> scale = 1;                   ///< of the kept elements
   T* sum = nullptr;
 };
-/// The branch's gradient, dropout's of the gradient of the sum. By default it is not computed.
+/// The gradient of the branch: dropout's gradient from that of the sum. By default it is not computed.
 template <class T>
 struct BranchGradient {
   const std::int32_t* mask = nullptr;
@@ -22,9 +22,9 @@ struct BranchGradient {
   T* to = nullptr;
 };
 
-/// Rows of n values. `centred` subtracts the mean (layer norm); without it the mean counts as 0 (RMS norm).
-/// weight and bias may be nullptr, for 1 and 0. Writes for the backward: mean [rows], unless it is nullptr,
-/// and rstd [rows] = 1 / sqrt(variance + epsilon).
+/// Normalises rows of n values. `centred` subtracts the mean (layer norm); without it the mean counts as 0
+/// (RMS norm). weight and bias may be nullptr, for 1 and 0. Writes for the backward kernel: mean [rows],
+/// unless it is nullptr, and rstd [rows] = 1 / sqrt(variance + epsilon).
 TAPEFORMER_KERNEL(normalize_forward, Index rows, Index n, bool centred, double epsilon, const T* x,
                   const Branch<T>& branch, const T* weight, const T* bias, T* y, Wide<T>* mean,
                   Wide<T>* rstd);
@@ -40,14 +40,14 @@ TAPEFORMER_KERNEL(normalize_backward, Index rows, Index n, bool centred, const T
                   const Wide<T>* mean, const Wide<T>* rstd, const T* dy, Wide<T>* partials, Write<T> dx,
                   const BranchGradient<T>& branch, Write<Wide<T>> dweight, Write<Wide<T>> dbias);
 
-/// RMS norms of the heads in rows of a packed projection: the first `queries` heads of `n` numbers with one
-/// weight, the `keys` heads behind them with another. The rest of a row is copied.
+/// RMS norms of the heads in rows of a packed projection: the first `queries` heads of `n` values with one
+/// weight, the `keys` heads after them with another. The rest of a row is copied.
 struct HeadNorms {
   Index rows = 0, width = 0, n = 0, queries = 0, keys = 0;
   double epsilon = 0;
   TAPEFORMER_HOST_DEVICE Index heads() const { return queries + keys; }
 };
-/// x and y [rows, width]; rstd [rows, heads], for the backward.
+/// x and y [rows, width]; rstd [rows, heads], for the backward kernel.
 TAPEFORMER_KERNEL(head_norms_forward, const HeadNorms& sizes, const T* x, const T* query_weight,
                   const T* key_weight, T* y, Wide<T>* rstd);
 /// `partials` holds 2 n values for each of normalize_parts(rows, width) parts; nullptr if no weight's

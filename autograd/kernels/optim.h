@@ -7,15 +7,15 @@
 
 namespace tapeformer::kernels {
 
-/// A parameter for the kernels of a step: `count` numbers of one type at each address, f32 or f64, the same
-/// for all parameters (T below). Moments that an optimizer does not have are nullptr, and so is a missing
-/// shadow.
+/// A parameter for the kernels of a step: `count` values at each address, all of type f32 or all f64 (T
+/// below), the same for all parameters. Moments that an optimizer does not have, and a missing shadow, are
+/// nullptr.
 struct StepTensor {
   const void* gradient = nullptr;
   void *value = nullptr, *state1 = nullptr, *state2 = nullptr;
   BFloat16* shadow = nullptr;  ///< the value in bf16, written in the same pass
   Index count = 0;
-  Index setting = 0;  ///< the index of its settings in the step's
+  Index setting = 0;  ///< the index of the parameter's settings among those of the step
 };
 
 /// A block's work on a GPU: a parameter's elements from part * kStepChunk on.
@@ -61,11 +61,11 @@ struct SgdStep {
   double learning_rate, momentum, weight_decay;
 };
 
-/// use(STEP, further) for the settings of each optimizer that has a rule.
+/// Expands to use(STEP, further) for the settings of each optimizer that has a rule.
 #define TAPEFORMER_STEPS(use, further) use(AdamWStep, further) use(LionStep, further) use(SgdStep, further)
 
 /// The rule of an optimizer, with its settings as the factors that the kernels use:
-/// update(gradient, state1, state2, value), of numbers or of vectors of them.
+/// update(gradient, state1, state2, value), for numbers or for vectors.
 template <class T, class Step>
 struct StepRule;
 
@@ -148,9 +148,9 @@ struct StepRule<T, SgdStep> {
   T rate, momentum, decay;
 };
 
-/// Values, states and shadows by the rule of their settings `steps` [step_count], which are on the host, in
-/// one pass. A gradient counts times *factor, and a state that is nullptr as zero. A NaN factor changes
-/// nothing.
+/// Updates values, states and shadows in one pass, by the rule of their settings `steps` [step_count], which
+/// are on the host. Gradients are multiplied by *factor; a state that is nullptr counts as zero. A NaN factor
+/// changes nothing.
 template <class T, class Step>
 void optimizer_step(Cpu, const StepTensors& all, const Step* steps, Index step_count, const double* factor);
 template <class T, class Step>
@@ -159,7 +159,7 @@ void optimizer_step(Cuda, const StepTensors& all, const Step* steps, Index step_
 /// state1 += weight (value - state1): a moving average of values. Changes nothing unless *norm is finite.
 TAPEFORMER_KERNEL(average_step, const StepTensors& all, double weight, const double* norm);
 
-/// Swaps values and state1. Shadows as above.
+/// Swaps values and state1; writes shadows too.
 TAPEFORMER_KERNEL(exchange_values, const StepTensors& all);
 
 /// x *= factor.

@@ -12,7 +12,7 @@ struct PhiloxBlock {
   std::uint32_t word[4];
 };
 
-/// All 64 bits of a product. A compiler for GPUs takes an instruction more if it is not told the widths.
+/// All 64 bits of a product. Without the assembly, compilers for GPUs need one more instruction.
 TAPEFORMER_HOST_DEVICE inline std::uint64_t full_product(std::uint32_t a, std::uint32_t b) {
 #if defined(__CUDA_ARCH__)
   std::uint64_t product;
@@ -44,8 +44,8 @@ TAPEFORMER_HOST_DEVICE inline PhiloxBlock philox_4x32_10(PhiloxBlock counter, st
 struct PhiloxStream {
   std::uint64_t seed = 0, stream = 0;
   std::uint64_t first_block = 0;
-  /// For work that was queued once and runs again: GPU memory with the number of blocks to add to
-  /// first_block. Kernels read it through settled(); nullptr for none.
+  /// For work that is queued once and runs several times: GPU memory with the number of blocks to add to
+  /// first_block, which kernels read through settled(); nullptr for none.
   const std::uint64_t* moved_by = nullptr;
 
   /// The same position without moved_by; kernels on a GPU must draw from it.
@@ -63,7 +63,7 @@ struct PhiloxStream {
   TAPEFORMER_HOST_DEVICE std::uint32_t word(Index i) const { return block(i / 4).word[i % 4]; }
 };
 
-/// [0, 1) in steps of 2^-53.
+/// A number in [0, 1), a multiple of 2^-53.
 inline double uniform_double(std::uint32_t high, std::uint32_t low) {
   return static_cast<double>((std::uint64_t{high} << 32 | low) >> 11) * 0x1p-53;
 }

@@ -25,14 +25,14 @@ enum class AttentionWeighting : std::uint8_t {
   sigmoid,  ///< 1 / (1 + exp(-z)), each by itself; Ramapuram et al. 2024, arXiv:2409.04431
 };
 
-/// Derivatives of a function's value.
+/// The derivatives of a function's value.
 template <class V>
 struct ScoreSlopes {
   V by_score, by_parameter;
 };
 
-/// `value(score, parameter)` on V (see Math), and the derivatives there; `slopes` is not compiled for
-/// Tensors. Scores of masked pairs may be anything; what is made of them is not used.
+/// value(score, parameter) on V (see Math), and its derivatives slopes(score, parameter, value), which are
+/// not compiled for Tensors. Scores of masked pairs may be anything; their values are not used.
 template <ScoreFunction f>
 struct ScoreFunctor;
 

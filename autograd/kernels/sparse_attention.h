@@ -6,8 +6,8 @@
 
 namespace tapeformer::kernels {
 
-/// The keys of each query, K at most, which all heads share: rows of keys, among the B S of all sequences, in
-/// ascending order. Places that are left hold B S.
+/// The keys of each query, K at most, which all heads share: numbers of keys, among the B S of all sequences,
+/// in ascending order. Places that are left hold B S.
 struct KeysOfQueries {
   Index batch = 0, queries = 0, keys = 0;  // B, T, S
   Index top_k = 0;                         // K
@@ -39,16 +39,16 @@ struct IndexSizes {
   const bool* key_mask = nullptr;                     // [B, S]
 };
 
-/// A score so low that a softmax makes it zero: that of a place without a key.
+/// The score of a place without a key, so low that a softmax makes it zero.
 constexpr double kNoScore = -1e30;
 
-/// keys.chosen: the K visible keys with the largest scores, the first of equal ones, with
+/// keys.chosen: the K visible keys with the largest scores, of equal scores the first ones, with
 /// score = scale sum_h weights[h] relu(query[h] . key); NaN counts as minus infinity.
 /// query [B, T, H, D], key [B, S, D], weights [B, T, H]
 TAPEFORMER_KERNEL(choose_keys, const KeysOfQueries& keys, const IndexSizes& sizes, const T* query,
                   const T* key, const T* weights);
 
-/// keys.chosen: the K keys with the largest scores [B, T, S], the first of equal ones; NaN counts as
+/// keys.chosen: the K keys with the largest scores [B, T, S], of equal scores the first ones; NaN counts as
 /// infinity. K is at most S.
 TAPEFORMER_KERNEL(choose_largest, const KeysOfQueries& keys, const T* scores);
 

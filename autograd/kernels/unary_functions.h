@@ -41,13 +41,13 @@ struct WithDerivative {
   V value, derivative;
 };
 
-/// A function whose gradient is computed from its output: `value(x)` and `gradient(y, dy)` are its own.
-/// Choose it only if that loses no precision; it spares keeping x.
+/// A function whose gradient is computed from its output: it defines `value(x)` and `gradient(y, dy)`. This
+/// saves keeping x; choose it only if it loses no precision.
 struct SavesOutput {
   static constexpr bool saves_output = true, is_activation = false;
 };
 
-/// A function whose gradient is computed from its input: `at(x)` is its own.
+/// A function whose gradient is computed from its input: it defines `at(x)`.
 template <class Self>
 struct SavesInput {
   static constexpr bool saves_output = false, is_activation = false;
@@ -174,7 +174,7 @@ struct Function<Unary::gelu> : SavesInput<Function<Unary::gelu>> {
   }
 };
 
-/// gelu with tanh(sqrt(2 / pi) (x + 0.044715 x^3)) for the erf.
+/// gelu with tanh(sqrt(2 / pi) (x + 0.044715 x^3)) in place of erf(x / sqrt(2)).
 template <>
 struct Function<Unary::gelu_tanh> : SavesInput<Function<Unary::gelu_tanh>> {
   static constexpr const char* name = "gelu_tanh";

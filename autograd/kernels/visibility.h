@@ -6,8 +6,8 @@
 
 namespace tapeformer::kernels {
 
-/// The input for the keys that each query sees at most; ops/attention.h explains the words. Pointers that are
-/// nullptr restrict nothing.
+/// What determines the keys that each query sees at most; ops/attention.h explains the fields. Pointers that
+/// are nullptr restrict nothing.
 struct Visibility {
   Index batch = 0, queries = 0, keys = 0;  // B, T, S
   Index sequences = 0;                     // N packed ones with query_starts, else B
@@ -39,15 +39,15 @@ struct VisibleRange {
   Index from, to;
 };
 
-/// The keys whose positions are all among the first ones.
+/// The number of keys whose positions are all below `positions`.
 TAPEFORMER_HOST_DEVICE inline Index whole_keys(const Visibility& v, Index positions) {
   return positions < v.span ? 0 : (positions - v.span) / v.stride + 1;
 }
 
-/// The keys of sequence i that are in use.
+/// The number of keys of sequence i that are in use.
 TAPEFORMER_HOST_DEVICE inline Index keys_at(const Visibility& v, const Sequence& sequence, Index i) {
   if (v.key_lengths == nullptr) return sequence.keys;
-  const Index length = whole_keys(v, v.key_lengths[i]);  // likewise
+  const Index length = whole_keys(v, v.key_lengths[i]);  // likewise unchecked
   return length < sequence.keys ? length : sequence.keys;
 }
 
@@ -78,7 +78,7 @@ TAPEFORMER_HOST_DEVICE inline VisibleRange range_at(const Visibility& v, const S
 void find_visible_keys(Cpu, const Visibility& visibility, std::int32_t* from, std::int32_t* to);
 void find_visible_keys(Cuda, const Visibility& visibility, std::int32_t* from, std::int32_t* to);
 
-/// The entry of a relative bias for a key; of keys too far away, which the query does not see, the nearest.
+/// The entry of a relative bias for a key; the nearest one for keys too far away, which the query cannot see.
 TAPEFORMER_HOST_DEVICE inline std::int32_t relative_entry(Index key, Index position, Index reach) {
   const Index entry = key - position + reach;
   return static_cast<std::int32_t>(entry < 0 ? 0 : 2 * reach < entry ? 2 * reach : entry);

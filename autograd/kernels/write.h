@@ -8,7 +8,7 @@
 
 namespace tapeformer::kernels {
 
-/// Selects a kernel's overload for the CPU or for a GPU. It is the first argument of every kernel.
+/// The first argument of every kernel, which selects its overload for the CPU or for a GPU.
 struct Cpu {};
 struct Cuda {
   int device = 0;
