@@ -12,15 +12,15 @@ void put_rows(Index count, Index width, const T* rows, Index row, T scale, Write
     write_scaled(width, scale, rows + i * row, Write<T>{to.to + i * to_row, to.add});
 }
 
-/// A gradient, beginning at one row of one head.
+/// A gradient from one row of one head on.
 template <class T>
 Write<T> part_of(Write<T> gradient, const HeadStrides& strides, Index b, Index row, Index head) {
   return {gradient ? gradient.to + strides.at(b, row, head) : nullptr, gradient.add};
 }
 
 /// A unit is one group of heads and some blocks of keys, whose gradients it sums over all queries. If a group
-/// is cut into several units, each sums the queries' gradients separately; they are added in order at the
-/// end.
+/// is cut into several units, each sums the gradients of queries separately; these sums are added in order at
+/// the end.
 /// Source:  Dao 2023, arXiv:2307.08691, algorithm 2
 template <class T, class Scores>
 class AttentionBackward {

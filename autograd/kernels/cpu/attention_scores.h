@@ -6,9 +6,9 @@
 
 namespace tapeformer::kernels {
 
-// The score of a query and a key: the only difference between kinds of attention. Queries come by rows
-// [rows, D], keys packed and multiplied by key_scale, by rows [columns, D] or transposed [D, columns]. The
-// complete gradient of the packed keys is multiplied by key_scale again.
+// The score of a query and a key, the only difference between these kinds of attention. Queries are rows
+// [rows, D]; keys are packed and multiplied by key_scale, as rows [columns, D] or transposed [D, columns].
+// The complete gradient of the packed keys is to be multiplied by key_scale again.
 
 /// score = scale * query . key
 template <class T>

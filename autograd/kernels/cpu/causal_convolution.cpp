@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kTapsAtOnce = 4;
 
-/// Calls use(N, first) for taps [first, first + N), at most kTapsAtOnce at a time; N is a constant, so that
+/// Calls use(N, first) for the taps [first, first + N), at most kTapsAtOnce of them; N is a constant, so that
 /// loops over these taps are unrolled.
 template <class Use>
 void for_taps(Index taps, const Use& use) {

@@ -39,8 +39,8 @@ void compare(const Broadcast& s, const T* a, const T* b, bool* y, const F& f) {
   });
 }
 
-/// Inlined with constant steps, and the condition read as bytes, so that the loop is vectorised (g++ 12
-/// branches on a bool).
+/// y = c ? a : b. Inlined with constant steps, and the condition read as bytes, so that the loop is
+/// vectorised (g++ 12 branches on a bool).
 template <class T>
 inline void select_run(Index length, const std::uint8_t* c, const T* a, Index step_a, const T* b,
                        Index step_b, T* y) {

@@ -66,7 +66,7 @@ void forward_rows(const CrossEntropy& s, const Cap& capped, const std::int32_t* 
   });
 }
 
-/// The gradient of every counted row times `scale`; of the others 0.
+/// dlogits: the gradient times `scale` in every counted row, 0 in the others.
 template <class T, class Cap>
 void backward_rows(const CrossEntropy& s, const Cap& capped, T scale, const std::int32_t* targets,
                    const T* logits, const T* statistics, Write<T> dlogits) {

@@ -10,7 +10,7 @@
 
 namespace tapeformer::kernels {
 
-constexpr Index kPhiloxBlocks = 16;  // computed together
+constexpr Index kPhiloxBlocks = 16;  // the number that is computed together
 
 /// philox_4x32_10 of sixteen blocks from `first` on: words[16 w + b] is word w of block first + b, the order
 /// of a group of dropout's elements.

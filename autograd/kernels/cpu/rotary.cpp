@@ -7,9 +7,9 @@
 namespace tapeformer::kernels {
 namespace {
 
-constexpr Index kMostPairs = 128;  // at a time, so that their sines fit on the stack
+constexpr Index kMostPairs = 128;  // computed at a time, so that their sines fit on the stack
 
-/// One head: pair i is x[i * stride] and x[i * stride + other]; the sines follow the cosines. Inlined, so
+/// Rotates one head: pair i is x[i * stride] and x[i * stride + other]; sines follow the cosines. Inlined, so
 /// that the strides are constants and the loop is vectorised.
 template <class T>
 inline void turn(Index pairs, Index stride, Index other, T sign, const T* cosine, const T* x, Write<T> y) {

@@ -48,7 +48,7 @@ T max_lanes(const Lanes<T>& x) {
   return largest;
 }
 
-/// exp(x), and 0 below the smallest normal number. For f32 half of xsimd's instructions: 2^n is made from the
+/// exp(x); in f32 0 below the smallest normal number, with half of xsimd's instructions: 2^n is made from the
 /// last bits of n plus a number that has no places for fractions. The polynomial was fitted to the relative
 /// error, 3e-9 between -ln 2 / 2 and ln 2 / 2; with rounding it is at most 0.9 units in the last place.
 inline Lanes<double> exp_lanes(const Lanes<double>& x) { return xsimd::exp(x); }
@@ -70,7 +70,7 @@ inline Lanes<float> exp_lanes(const Lanes<float>& x) {
   return xsimd::select(x < least, Lanes<float>(0.F), p * power);
 }
 
-/// `lanes` values from `from`, the rest `fill`.
+/// A vector of `lanes` values from `from` on; the rest is `fill`.
 template <class T>
 Lanes<T> load_part(const T* from, Index lanes, T fill = T(0)) {
   T values[kLanes<T>];
@@ -89,7 +89,7 @@ void store_part(const Lanes<T>& x, T* to, Index lanes) {
 #if defined(__AVX512F__)
 inline float max_lanes(const Lanes<float>& x) { return _mm512_reduce_max_ps(x); }
 
-// Masked instructions: going through memory would triple the cost of the rest of a row of a dozen.
+// Masked instructions: going through memory would triple the cost of the end of a row of a dozen values.
 inline Lanes<float> load_part(const float* from, Index lanes, float fill = 0) {
   return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), static_cast<__mmask16>((1U << lanes) - 1), from);
 }
@@ -111,8 +111,8 @@ inline Lanes<float> load_part(const float* from, Index lanes, float fill = 0) {
 }
 #endif
 
-/// y[i] = f(x[i]...) on all lanes at a time. The tail runs through the same code, so a value does not depend
-/// on where a range was cut.
+/// y[i] = f(x[i]...), whole vectors at a time. The tail runs through the same code, so a value does not
+/// depend on where a range was cut.
 template <class T, class F, class... X>
 void map_simd(Index from, Index to, T* y, const F& f, const X*... x) {
   Index i = from;
@@ -120,7 +120,7 @@ void map_simd(Index from, Index to, T* y, const F& f, const X*... x) {
   if (i < to) store_part(f(load_part(x + i, to - i, T(1))...), y + i, to - i);
 }
 
-/// As map_simd, through a gradient's write mode.
+/// As map_simd, but assigns or adds as `y` says.
 template <class T, class F, class... X>
 void write_simd(Index from, Index to, Write<T> y, const F& f, const X*... x) {
   if (!y.add) return map_simd(from, to, y.to, f, x...);
@@ -129,7 +129,7 @@ void write_simd(Index from, Index to, Write<T> y, const F& f, const X*... x) {
       static_cast<const T*>(y.to), x...);
 }
 
-/// y[i] = scale x[i] over [0, count), through a gradient's write mode.
+/// y[i] = scale x[i] over [0, count), assigned or added as `y` says.
 template <class T>
 void write_scaled(Index count, T scale, const T* x, Write<T> y) {
   const Lanes<T> factor(scale);
@@ -137,8 +137,8 @@ void write_scaled(Index count, T scale, const T* x, Write<T> y) {
       0, count, y, [&](const Lanes<T>& v) { return factor * v; }, x);
 }
 
-/// Sum of f(x[i]...) over [0, count), in several independent lanes; of long ranges by halves, so that the
-/// error is at most u (b + log2(count / b)) sum |f| with b = 1024 / (4 lanes).
+/// The sum of f(x[i]...) over [0, count), in several independent lanes; long ranges are summed by halves, so
+/// that the error is at most u (b + log2(count / b)) sum |f| with b = 1024 / (4 lanes).
 /// Source:  Higham 1993, The accuracy of floating point summation, section 3
 template <class T, class F, class... X>
 T sum_simd(Index count, const F& f, const X*... x) {

@@ -41,7 +41,7 @@ T exp_and_sum(Index n, T shift, const T* x, T* y) {
 
 }  // namespace
 
-// parallel_ranges() divides the rows among threads if they are worth it; 4 n is a rough cost of one row.
+// 4 n is the rough cost of one row, by which parallel_ranges() decides whether threads are worth it.
 
 template <class T>
 void softmax_forward(Cpu, bool is_log, Index rows, Index n, const T* x, T* y) {
