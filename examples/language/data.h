@@ -23,7 +23,7 @@ class Interrupted : public Error {
 using LanguageData = PreparedTokens;
 
 /// Makes a tokenizer, unless one is given, and token files of a corpus in a new folder.
-/// Throws: DataError, Interrupted, and then leaves nothing behind
+/// Throws: Error and its subclasses, such as Interrupted, and then leaves nothing behind
 LanguageData prepare_corpus(const LanguageDataOptions& options, std::shared_ptr<const Tokenizer> tokenizer,
                             const std::string& folder, Progress& progress);
 

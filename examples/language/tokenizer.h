@@ -12,7 +12,7 @@ constexpr const char* kTokenizerFile = "tokenizer";
 
 /// Loads the tokenizer in a folder (of a run, of `prepare`, or a Hugging Face folder) or in a file (one that
 /// Tapeformer wrote, a tokenizer.json, or a SentencePiece model).
-/// Throws:  DataError naming what is missing, or an unsupported part of a tokenizer.json
+/// Throws:  DataError, CheckpointError naming what is missing, damaged or not supported
 std::shared_ptr<const Tokenizer> find_tokenizer(const std::string& path);
 
 /// The tokenizer.model in a Hugging Face folder with the folder's controls, even if there is a

@@ -85,7 +85,7 @@ void check_run_folder(const std::string& folder, const char* file_of_other, cons
 /// Throws: CheckpointError if the run in the folder has no weights yet
 void check_trained(const std::string& folder);
 
-/// Reads the options in the config.json of a run. Throws: CheckpointError
+/// Reads the options in the config.json of a run. Throws: CheckpointError; DataError if it cannot be read
 void read_options(const RunFolder& folder, FieldList&& fields);
 template <class Options>
 Options options_of(const RunFolder& folder) {

@@ -72,7 +72,7 @@ class RunFolder {
   void check_lock() const;
 
   /// Makes the folder for a new run.
-  /// Throws: DataError if it cannot be written, or as refuse_if_used()
+  /// Throws: DataError, CheckpointError if it cannot be written; as refuse_if_used()
   void create() const;
   std::string file(const std::string& name) const { return path_ + "/" + name; }
   const std::string& path() const { return path_; }
@@ -82,7 +82,7 @@ class RunFolder {
   /// The content of config.json. Throws: DataError if it cannot be read, CheckpointError if it is not JSON
   Json config() const;
 
-  /// Writes a file whole or not at all.
+  /// Writes a file whole or not at all. Throws: CheckpointError
   void write(const std::string& name, const std::string& content) const;
 
   /// Writes weights.safetensors, and removes the evaluation of the former weights.

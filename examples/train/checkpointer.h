@@ -12,7 +12,7 @@ class Checkpointer {
   Checkpointer(Session& session, Guard& guard, TrainingLog& log, Validator& validator)
       : session_(session), guard_(guard), log_(log), validator_(validator) {}
 
-  /// Makes the folder of a new run, and saves its initial state. Throws: DataError
+  /// Makes the folder of a new run, and saves its initial state. Throws: DataError, CheckpointError
   void start();
   /// Resumes from the folder's checkpoint, whose state is `state`, and logs what differs from before.
   /// `steps_before` is the run's former number of steps if another was given, which the task's options then

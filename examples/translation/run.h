@@ -24,7 +24,7 @@ struct TranslationRun {
 
   /// Loads a run folder, with the mean of its last `average` kept weights unless that is 0, or another
   /// program's folder. Values of `sentences` that are not empty replace the folder's own.
-  /// Throws:  CheckpointError, DataError
+  /// Throws:  CheckpointError, DataError; Error if the folder keeps fewer weights than `average`
   static TranslationRun load(const std::string& folder, Index average = 0,
                              const SentenceOptions& sentences = {});
 };
