@@ -6,8 +6,8 @@
 
 namespace tapeformer::kernels {
 
-/// What determines the keys that each query sees at most; ops/attention.h explains the fields. Pointers that
-/// are nullptr restrict nothing.
+/// The input from which the keys are found that each query sees at most; ops/attention.h explains the fields.
+/// Pointers that are nullptr restrict nothing.
 struct Visibility {
   Index batch = 0, queries = 0, keys = 0;  // B, T, S
   Index sequences = 0;                     // N packed ones with query_starts, else B

@@ -15,7 +15,7 @@ class NumberedPieces : public Tokenizer {
   /// Pieces and tokens with their ids.
   struct Vocabulary {
     std::vector<std::string> pieces = {};     ///< by id; "" for an id without a piece
-    std::int32_t unknown = 0;                 ///< stands for pieces without an id
+    std::int32_t unknown = 0;                 ///< replaces pieces without an id
     std::int32_t end = 0;                     ///< ends a sentence
     std::int32_t padding = 0;                 ///< fills batches
     std::vector<std::int32_t> controls = {};  ///< the three above, and further control tokens

@@ -8,7 +8,7 @@
 
 namespace tapeformer {
 
-/// What the validations and the end of a run measure.
+/// The measurements of the validations and of the end of a run.
 struct ValidationPlan {
   bool exact = false;      ///< every validation measures the whole validation part
   Index batches = 0;       ///< the batches of the estimate at every validation; 0 for none

@@ -9,7 +9,7 @@ namespace tapeformer {
 Json comparison_json(const std::vector<RunRecord>& runs);
 
 /// A comparison as a table with a column per run, or as several tables if it would be wider than `width`
-/// characters; a `width` of 0 is no limit.
+/// characters; a `width` of 0 sets no limit.
 std::string comparison_text(const Json& comparison, int width);
 
 }  // namespace tapeformer

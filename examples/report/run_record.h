@@ -8,7 +8,7 @@ namespace tapeformer {
 
 constexpr const char *kReportFile = "report.json", *kReportPage = "report.html";
 
-/// What the folder of a run records about it, whatever version wrote it.
+/// The records about a run in its folder, whatever version wrote them.
 struct RunRecord {
   std::string name;  ///< the last part of the folder's path
   Json config;

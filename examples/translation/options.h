@@ -26,8 +26,8 @@ struct PairFiles {
   std::vector<TextPair> read(bool swap) const;
 };
 
-/// The languages and the prefix of sentences, for models of several languages or tasks; an empty value stands
-/// for the model's own.
+/// The languages and the prefix of sentences, for models of several languages or tasks; an empty value means
+/// the model's own.
 struct SentenceOptions {
   Languages languages;
   std::string source_prefix;
