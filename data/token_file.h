@@ -59,8 +59,8 @@ class TokenFile {
 /// Writes a token file piece by piece, through an AtomicFile.
 class TokenFileWriter {
  public:
-  /// `fingerprint` is hash_text of the tokenizer's serialize(). Errors call the file `shown`, as those of an
-  /// AtomicFile do.
+  /// `fingerprint` is hash_text of the tokenizer's serialize(). Errors call the file `shown`, where that is
+  /// another name than `path`.
   /// Throws: DataError if the file cannot be written
   TokenFileWriter(const std::string& path, Index vocabulary, std::uint64_t fingerprint,
                   const std::string& shown = {});

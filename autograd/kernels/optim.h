@@ -33,8 +33,8 @@ struct StepTensors {
   Index elements = 0, bytes = 0;
 };
 
-/// The factor of the gradients: `share`, or less if their norm times `share` exceeds `max_norm` (0: no
-/// limit); NaN if the norm is not finite, and then a step changes nothing.
+/// The factor of the gradients: `share`, or less if `norm`, which is `share` times their norm, exceeds
+/// `max_norm` (0: no limit); NaN if `norm` is not finite, and then a step changes nothing.
 /// Math:    min(1, max_norm / (norm + 1e-6)) share
 TAPEFORMER_HOST_DEVICE inline double step_factor(double norm, double share, double max_norm) {
   if (!(norm - norm == 0)) return norm - norm;  // NaN

@@ -47,7 +47,7 @@ class NumberedPieces : public Tokenizer {
  protected:
   /// Appends the ids of a text without names of control tokens.
   virtual void append_pieces(std::string_view text, std::vector<std::int32_t>& ids) const;
-  /// Appends the id of a piece, or that of the unknown one.
+  /// Appends the id of a piece, or the unknown id if it has none.
   void append_piece(const std::string& piece, std::vector<std::int32_t>& ids) const;
 
  private:

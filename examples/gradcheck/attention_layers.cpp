@@ -203,7 +203,7 @@ std::function<CheckCase(CheckSetting&)> kind_with(const std::string& kind,
   return [kind, adjust](CheckSetting& setting) {
     const AttentionKind& row = attention_kind(kind);
     AttentionConfig config = config_of(setting, row);
-    if (row.uses("nsa_span"))  // small blocks, of which only those are chosen that always are
+    if (row.uses("nsa_span"))  // small blocks, of which only the two that are always chosen fit into top_k
       config.own = {
           {"nsa_span", 2}, {"nsa_stride", 1}, {"nsa_block", 2}, {"nsa_top_k", 2}, {"nsa_window", 2}};
     if (adjust) adjust(config);

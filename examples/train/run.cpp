@@ -73,8 +73,8 @@ int TrainingRun::train() {
   }
 }
 
-/// One step of the optimizer. Returns false if it was stopped before one of its batches; the model's random
-/// draws are then those before the step.
+/// Takes one step of the optimizer. Returns false if the run was stopped before one of its batches; the
+/// model's random draws are then as before the step.
 bool TrainingRun::train_step() {
   Session& s = session_;
   s.ranks.set_step(s.step + 1);

@@ -118,7 +118,7 @@ class AttentionBackward {
     });
   }
 
-  /// From the gradients of the function's values to those of raw scores.
+  /// Turns the gradients of the function's values into the gradients of raw scores.
   void apply_slopes(const Tile& tile, T* memory) const {
     for (Index t = 0; t < tile.rows; ++t) {
       T* line = memory + dscores_.at_dscores + t * dscores_.row_s;

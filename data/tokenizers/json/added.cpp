@@ -54,7 +54,7 @@ AddedTokens::AddedTokens(const Json& list, const Model::Vocabulary& vocabulary, 
     std::stable_sort(wanted->begin(), wanted->end(), is_longer);
 }
 
-/// Finds the leftmost token, and of those that begin there the longest, again and again.
+/// Divides at the leftmost token, of several that begin there the longest, and goes on behind it.
 std::vector<AddedTokens::Part> AddedTokens::divided(std::string_view text,
                                                     const std::vector<std::size_t>& wanted) const {
   std::vector<Part> parts;
