@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 
 namespace tapeformer {
 namespace {
@@ -278,9 +279,20 @@ void Tape::run(std::size_t begin, std::size_t end) {
 void Tape::list_final_gradients() {
   for (std::size_t slot = 0; slot < slots_.size(); ++slot)
     if (slots_[slot].parameter) not_yet_final_.push_back(static_cast<std::int32_t>(slot));
-  std::stable_sort(not_yet_final_.begin(), not_yet_final_.end(), [&](std::int32_t a, std::int32_t b) {
-    return slots_[static_cast<std::size_t>(a)].first_use > slots_[static_cast<std::size_t>(b)].first_use;
+  const auto begin = not_yet_final_.begin();
+  const auto owner = [&](std::int32_t slot) {
+    return slots_[static_cast<std::size_t>(slot)].parameter.get();
+  };
+  const auto use = [&](std::int32_t slot) { return slots_[static_cast<std::size_t>(slot)].first_use; };
+  // A parameter may have several slots, for its value and its bf16 copy: the one that is used first counts.
+  std::sort(begin, not_yet_final_.end(), [&](std::int32_t a, std::int32_t b) {
+    return owner(a) != owner(b) ? std::less<>()(owner(a), owner(b)) : use(a) < use(b);
   });
+  not_yet_final_.erase(std::unique(begin, not_yet_final_.end(),
+                                   [&](std::int32_t a, std::int32_t b) { return owner(a) == owner(b); }),
+                       not_yet_final_.end());
+  std::sort(begin, not_yet_final_.end(),
+            [&](std::int32_t a, std::int32_t b) { return use(a) != use(b) ? use(a) > use(b) : a < b; });
 }
 
 /// Calls final_gradient_ for the gradients to which no node before the node-th adds.

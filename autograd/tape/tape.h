@@ -155,9 +155,8 @@ class Tape {
   PooledVector<Node> nodes_;
   GradientWrapper wrapper_;
   FinalGradient final_gradient_;
-  PooledVector<std::int32_t>
-      not_yet_final_;             // the slots of parameters, by their first use, the last one in front
-  std::size_t called_final_ = 0;  // number of these that were passed to final_gradient_
+  PooledVector<std::int32_t> not_yet_final_;  // a slot of each parameter, by first use, the last one in front
+  std::size_t called_final_ = 0;              // number of these that were passed to final_gradient_
 };
 
 /// The memory that a tape keeps between forward and backward.

@@ -66,6 +66,19 @@ TEST_CASE("a gradient is final when the earliest of the checkpointed bodies that
     CHECK(gradient == (parameter == shared.state() ? Values{108} : Values{48}));
 }
 
+TEST_CASE("a gradient is final when the first use of all values that its parameter has had has run") {
+  Parameter changed(values({2}));
+  Tape tape;
+  const Tensor square = changed * changed;
+  changed.set_value(values({3}));
+  std::vector<Values> handed;
+  tape.on_final_gradient(
+      [&](ParameterState& parameter) { handed.push_back(parameter.gradient.to_vector<double>()); });
+  tape.backward(square * changed);
+  REQUIRE(handed.size() == 1);
+  CHECK(handed[0] == Values{16});  // 2 * 2 * 3 + 4
+}
+
 TEST_CASE("nothing is recorded without a tape, during a pause, and after backward in the tape's scope") {
   CHECK(Tape::current() == nullptr);
   const Parameter x(values({2}));
