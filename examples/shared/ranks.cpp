@@ -63,13 +63,19 @@ void require_same_training(Communicator& ranks, const Json& state) {
   own["version"] = kVersion;
   std::vector<Json> all;
   for (const std::string& text : ranks.gather(own.dump())) all.push_back(parse_json(text).flatten());
+  const auto text_in = [](const Json& one, const std::string& name) {
+    return one.contains(name) ? one.at(name).dump() : "none";
+  };
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
-    for (const auto& [name, value] : all[0].items()) {
-      if (all[rank].contains(name) && all[rank].at(name) == value) continue;
+    Json either = all[0];
+    either.update(all[rank]);
+    for (const auto& entry : either.items()) {
+      const std::string first = text_in(all[0], entry.key()), other = text_in(all[rank], entry.key());
+      if (first == other) continue;
       throw CommunicationError(format(
           "rank {} has a different {} than rank 0: {} instead of {}; all processes need the same command, "
           "version and data, and see the same run folder",
-          rank, name.substr(1), all[rank].contains(name) ? all[rank].at(name).dump() : "none", value.dump()));
+          rank, entry.key().substr(1), other, first));
     }
   }
 }

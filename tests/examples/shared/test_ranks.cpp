@@ -96,6 +96,15 @@ TEST_CASE("a rank that was started with other options is refused by the differen
                                 }),
                        doctest::Contains("a different data_fingerprint than rank 0: none instead of 7"),
                        CommunicationError);
+  CHECK_THROWS_WITH_AS(
+      as_ranks(2,
+               [&](Communicator& ranks) {
+                 auto state = state_of(0);
+                 if (ranks.rank() == 1) state["options"]["freeze"] = {"head.*"};
+                 require_same_training(ranks, state);
+               }),
+      doctest::Contains("a different options/freeze/0 than rank 0: \"head.*\" instead of none"),
+      CommunicationError);
 }
 
 TEST_CASE("every rank's share of waiting is known") {
