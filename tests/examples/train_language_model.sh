@@ -163,6 +163,9 @@ trains "training on answers, with documents apart" "$work/answers" "${answering[
 prints "evaluate measures answers alone" 'exact .*nats per token' evaluate --run "$work/answers"
 trains "fine-tuning on instructions" "$work/fine" "${answering[@]:8}" "${pairs[@]}" --from "$work/answers"
 refuses "answers of a plain text" "is not an instruction" train --run "$work/new" --corpus "$work/text" --loss-on answers
+head -n 1 "$work/pairs.jsonl" >"$work/pair.jsonl"
+refuses "a single instruction" "of 1 instruction, 0 would be for training and 1 for validation" train --run "$work/new" \
+  --corpus "$work/pair.jsonl" --loss-on answers --tokenizer sentencepiece
 refuses "answers without marks" "does not say which tokens are answers" train --run "$work/new" --tokens "$work/moved" --loss-on answers
 refuses "answers of the built-in text" "--loss-on answers needs --corpus" train --run "$work/new" --loss-on answers
 refuses "answers without an end" "has none; try --tokenizer sentencepiece" train --run "$work/new" "${pairs[@]}"
