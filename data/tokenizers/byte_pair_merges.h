@@ -14,7 +14,7 @@ struct BytePairMerge {
 /// The merges of byte-pair encoding: the earliest in the list is applied first, at its leftmost place.
 class BytePairMerges {
  public:
-  /// Of merges with the same parts, the first counts.
+  /// The first of several merges with the same parts counts.
   explicit BytePairMerges(std::vector<BytePairMerge> list);
 
   const std::vector<BytePairMerge>& list() const { return list_; }
