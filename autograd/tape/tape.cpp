@@ -284,9 +284,10 @@ void Tape::list_final_gradients() {
     return slots_[static_cast<std::size_t>(slot)].parameter.get();
   };
   const auto use = [&](std::int32_t slot) { return slots_[static_cast<std::size_t>(slot)].first_use; };
-  // A parameter may have several slots, for its value and its bf16 copy: the one that is used first counts.
+  // A parameter has a slot for each value and bf16 copy that were read: the one that is used first counts.
   std::sort(begin, not_yet_final_.end(), [&](std::int32_t a, std::int32_t b) {
-    return owner(a) != owner(b) ? std::less<>()(owner(a), owner(b)) : use(a) < use(b);
+    if (owner(a) != owner(b)) return std::less<>()(owner(a), owner(b));
+    return use(a) != use(b) ? use(a) < use(b) : a < b;
   });
   not_yet_final_.erase(std::unique(begin, not_yet_final_.end(),
                                    [&](std::int32_t a, std::int32_t b) { return owner(a) == owner(b); }),

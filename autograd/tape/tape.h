@@ -59,7 +59,7 @@ class Tape {
                                 bool recorded = false);
 
   /// From now on the first operation that yields a NaN or an infinity, forward or backward, throws a
-  /// TapeError that names it. Forward, an infinity may pass if an input held one already, as a mask does.
+  /// TapeError that names it. Forward, an infinity passes if an input held one already, as a mask does.
   /// Costs a pass over every result.
   void detect_anomalies(bool detect = true) { detects_anomalies_ = detect; }
 
