@@ -34,8 +34,8 @@ struct ProfiledPart {
   Index saved_bytes = 0;  ///< kept by the tape for the backward pass, without parameters
 };
 
-/// Times every kernel that this thread runs (on a GPU, only queues) while it lives, and counts the operations
-/// of its products and the bytes of its operands, by operation. Without a Profile nothing is counted.
+/// Times every kernel that this thread runs while it lives (on a GPU only the queueing), and counts the
+/// operations of its products and the bytes of its operands, by operation. Without one nothing is counted.
 class Profile {
  public:
   /// `keeps_calls`: also keeps every single run of a kernel, for a timeline. `measures_parts`: also measures

@@ -55,7 +55,7 @@ class Tensor {
   /// Shares existing memory; see Storage.
   static Tensor adopt(Handle<Storage> storage, const Shape& shape, DType type);
 
-  /// False for a default-constructed handle; asking that for its shape, type or elements throws ShapeError.
+  /// False for a default-constructed handle; asking one for its shape, type or elements throws ShapeError.
   bool defined() const { return static_cast<bool>(state_); }
   /// The sizes of the axes, outermost first.
   const Shape& shape() const { return checked().shape; }

@@ -143,7 +143,7 @@ class FieldVisitor {
 
   Field& operator()(const char* name, const FieldMember& member, const char* help,
                     NumberRule rule = kAnyNumber, const char* since = kFirstVersion) const;
-  /// Describes a field that is only in files, without an option; a visitor under a heading skips it.
+  /// Describes a field that is only in files, without an option; a visitor of in_group() skips it.
   void operator()(const char* name, const FieldMember& member, NumberRule rule = kAnyNumber,
                   const char* since = kFirstVersion) const;
   void path(const char* name, const FieldMember& member, const char* help,

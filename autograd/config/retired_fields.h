@@ -6,7 +6,7 @@
 
 namespace tapeformer {
 
-/// True if earlier versions had a field of this name and `value` was its default, or its values can all be
+/// True if earlier versions had a field of this name, and `value` was its default or any value of it can be
 /// dropped, so that their files load without it. False for a name that no version had.
 /// Throws: Error "NAME was retired in the course of version 0.1.0 and must be DEFAULT; got VALUE; try the
 ///         program that wrote it"

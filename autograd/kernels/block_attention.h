@@ -63,7 +63,7 @@ TAPEFORMER_HOST_DEVICE inline Index own_block(const BlockSizes& s, Index row) {
 }
 
 /// Writes the units [K] of a row of queries: its own, then those with the largest scores, of equal scores the
-/// first one first. Places that are left get the number of units. Both arrays have all rows.
+/// first one first. Places that are left get the number of units. Both arrays are those of all rows.
 template <class W>
 TAPEFORMER_HOST_DEVICE void choose_for_row(const BlockSizes& s, Index row, const W* all_scores,
                                            std::int32_t* all_units) {

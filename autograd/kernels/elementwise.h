@@ -21,7 +21,7 @@ void with_operator(Binary f, const Use& use) {
 }
 
 /// Up to three operands broadcast to `sizes`, with adjacent axes merged if all allow it: strides in elements,
-/// 0 if one repeats. In elementwise kernels there is an axis or more, and the last has strides of 0 or 1.
+/// 0 if one repeats. Elementwise kernels have at least one axis, and the last one has strides of 0 or 1.
 struct Broadcast {
   int axes = 0;
   Index sizes[8] = {};

@@ -94,7 +94,7 @@ class LinearAttentionHead {
 
  private:
   static TAPEFORMER_TEAM Index min(Index a, Index b) { return a < b ? a : b; }
-  /// The place of the chunk's token i among the heads of all tokens; of element j of its `width` elements.
+  /// The place of the chunk's token i among the heads of all tokens, and that of element j of i's `width`.
   TAPEFORMER_TEAM Index token(Index i) const { return first_ + (from_ + i) * n_.heads; }
   template <class I>
   TAPEFORMER_TEAM Index place(I i, I j, Index width) const {
@@ -303,7 +303,7 @@ class LinearAttentionHead {
         [&](auto i, W sum) { to.beta.put(token(i), sum); });
   }
 
-  /// Computes the terms of dlog that come from the state after the chunk: f_C S dS', and b_j k_j dS' u_j.
+  /// Computes in dlog what the state after the chunk adds: f_C S dS' + the sum before t of k_j b_j dS' u_j.
   TAPEFORMER_TEAM void end_decay(const W* before) {
     const Index row = m_.row_D;
     team_.sums(

@@ -6,7 +6,7 @@
 
 namespace tapeformer::kernels {
 
-/// The keys of each query, K at most, which all heads share: numbers of keys, among the B S of all sequences,
+/// The keys of each query, K at most, which all heads share: indices among the B S keys of all sequences,
 /// in ascending order. Places that are left hold B S.
 struct KeysOfQueries {
   Index batch = 0, queries = 0, keys = 0;  // B, T, S

@@ -6,7 +6,7 @@
 
 namespace tapeformer::kernels {
 
-/// The input from which the keys are found that each query sees at most; ops/attention.h explains the fields.
+/// The input that decides the range of keys that each query may see; ops/attention.h explains the fields.
 /// Pointers that are nullptr restrict nothing.
 struct Visibility {
   Index batch = 0, queries = 0, keys = 0;  // B, T, S

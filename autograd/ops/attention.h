@@ -15,7 +15,7 @@ enum class CausalAlignment {
   top_left,      ///< the first query has the position of the first key, as in PyTorch's is_causal
 };
 
-/// The size of a window that has no limit on that side.
+/// The window_before or window_after of a window that has no limit on that side.
 constexpr Index kUnlimited = -1;
 
 /// The keys that each query may attend to; in every boolean mask true means may attend. All masks apply

@@ -27,7 +27,7 @@ struct ExpertGroups {
 /// Source:  groups: DeepSeek-AI 2024, arXiv:2405.04434, section 2.2.2
 ExpertChoice choose_experts(const Tensor& scores, Index active, const ExpertGroups& groups = {});
 
-/// The product of each row with the matrix of its expert, in no more work than the rows need.
+/// The product of each row with the matrix of its expert, with no more work than the rows need.
 /// Math:    y[i] = weight[e] x[i] for the rows i of expert e
 /// Grad:    dx[i] = weight[e]^T dy[i], dweight[e] = sum of dy[i] x[i]^T over the rows of e
 /// Shapes:  x [M, In], weight [E, Out, In], starts i32 [E + 1], as in ExpertChoice -> y [M, Out]

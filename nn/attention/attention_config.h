@@ -28,7 +28,7 @@ struct AttentionConfig : AttentionPieces::Fields {
 
   std::string kind;              ///< a name in attention_kinds()
   Index heads;                   ///< H
-  Index groups = 0;              ///< G; 0 for heads, or with gqa their greatest divisor up to heads / 2
+  Index groups = 0;              ///< G; 0 for heads, of mqa 1, of gqa their greatest divisor up to heads / 2
   Index width = 0;               ///< C, of the queries' input
   Index memory_width = 0;        ///< of the keys' and values' input; 0 for width
   Index value_memory_width = 0;  ///< of the values' input; 0 for memory_width

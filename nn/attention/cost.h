@@ -25,7 +25,7 @@ struct AttentionCost {
   Index forward_flops = 0, backward_flops = 0;
   Index activation_bytes = 0;       ///< kept for backward: TapeMemory's saved bytes without parameters
   Index cache_bytes_per_token = 0;  ///< of one row of the batch
-  Index cache_bytes_per_row = 0;    ///< of its state and convolution, for any length
+  Index cache_bytes_per_row = 0;    ///< of a row's state and convolution inputs, for any length
 };
 
 /// Visible pairs of a query and a key, for one row of the batch and one head.

@@ -17,7 +17,7 @@ class EncoderDecoder;
 struct RowBlock {
   Index rows;       ///< of all heads
   Index heads = 0;  ///< H, or 0
-  Index pairs = 0;  ///< of heads (differential attention), whose first ones are stored before all second ones
+  Index pairs = 0;  ///< of heads (differential attention); elsewhere all first ones precede all second ones
 };
 
 /// The rows and columns of one of our parameters; a gain has no columns.

@@ -70,7 +70,7 @@ struct ForeignPart {
   Shape shape;  ///< in the other program
   std::vector<RowBlock> blocks;
   bool transposed = false;  ///< [in, out] there, [out, in] here
-  double less = 0;          ///< ours less theirs
+  double less = 0;          ///< ours minus theirs
   bool is_row = false;      ///< a vector, [1, N] there
   Index unused = 0;         ///< rows before the first used one
   /// Their rows are `outer` groups of `inner` blocks, ours `inner` groups of `outer` blocks.

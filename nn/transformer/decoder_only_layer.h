@@ -21,7 +21,7 @@ struct DecoderOnlyContext : AttentionContext {
 /// Math:    x = x + dropout(attention(norm(x))); y = x + dropout(feed_forward(norm(x)));
 ///          with sublayer_norms=both, x + dropout(output_norm(attention(norm(x)))), and so for the other;
 ///          with sublayer_norms=output, x + dropout(norm(attention(x))), and so for the other;
-///          with sublayer_norms=mixed, as with output in layers F, and as above in layers D;
+///          with sublayer_norms=mixed, as with output in layers F, and as with input in layers D;
 ///          with sublayer_norms=sum, norm(x + dropout(attention(x))), and so for the other;
 ///          without the first_norm, layer 0 has attention(x) in place of attention(norm(x));
 ///          with a residual_scale, everything that is added to x is multiplied by it;

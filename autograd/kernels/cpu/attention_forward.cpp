@@ -7,7 +7,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-constexpr Index kMostRowsTogether = 1024;  // queries of a unit, whose outputs fit in the L2 cache
+constexpr Index kMostRowsTogether = 1024;  // queries of a unit, so that their outputs fit in the L2 cache
 
 /// A unit is one group of heads and some blocks of queries: it packs each block of keys and values once for
 /// all its queries. A single query reads them where they are: packing would take longer than its products.

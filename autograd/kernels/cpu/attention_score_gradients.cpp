@@ -181,8 +181,8 @@ class AttentionScoreSums {
     }
   }
 
-  /// to = the units' sums from `at` on, added up over the batch, the heads and the queries, except along axes
-  /// of which `to` has a stride.
+  /// to = the units' sums from `at` on, added up over the queries, and over the batch and the heads unless
+  /// `to` has a stride along them.
   void reduce(const Write<T>& to, Index batch_stride, Index head_stride, Index count, Index stride,
               Index at) const {
     const Index batch = batch_stride != 0 ? s_.batch : 1, heads = head_stride != 0 ? s_.heads : 1;

@@ -15,8 +15,8 @@ struct UnitAttention {
   Index first = 0, key = 0;
 };
 
-/// Calls each(unit attention) for every unit, on any free thread. With two or more, the attention itself
-/// takes one, so that no result depends on the number of threads.
+/// Calls each(unit attention) for every unit, on any free thread. If there are several units, the attention
+/// of each takes one thread, so that no result depends on the number of threads.
 template <class T, class F>
 void for_block_units(const BlockSizes& s, const AttentionShape& shape, const std::int32_t* starts,
                      const F& each) {

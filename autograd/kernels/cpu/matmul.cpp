@@ -227,7 +227,7 @@ void gemm(Cpu, const Gemm& s, const T* a, const T* b, Write<T> c) {
       }
     }
   };
-  // Many small products run one per thread. Of a single one each thread takes its own rows or columns if
+  // Many small products run one per thread. A single one is cut into rows or columns for each thread if
   // there are enough. Otherwise the library divides the work.
   if (count >= 2 * omp_get_max_threads()) {
     parallel_ranges(count, s.m * s.n * s.k / 8, products);

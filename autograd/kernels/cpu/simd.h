@@ -48,9 +48,9 @@ T max_lanes(const Lanes<T>& x) {
   return largest;
 }
 
-/// exp(x); in f32 0 below the smallest normal number, with half of xsimd's instructions: 2^n is made from the
-/// last bits of n plus a number that has no places for fractions. The polynomial was fitted to the relative
-/// error, 3e-9 between -ln 2 / 2 and ln 2 / 2; with rounding it is at most 0.9 units in the last place.
+/// exp(x), in f32 0 for results below the smallest normal number, with half of xsimd's instructions: 2^n is
+/// made from the last bits of n plus a number that has no places for fractions. The polynomial was fitted to
+/// the relative error, 3e-9 for |x| up to ln 2 / 2; with rounding it is at most 0.9 units in the last place.
 inline Lanes<double> exp_lanes(const Lanes<double>& x) { return xsimd::exp(x); }
 inline Lanes<float> exp_lanes(const Lanes<float>& x) {
   using Bits = std::int32_t __attribute__((vector_size(sizeof(Lanes<float>))));

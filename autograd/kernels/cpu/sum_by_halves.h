@@ -6,7 +6,7 @@ namespace tapeformer::kernels {
 
 constexpr Index kRowsInTurn = 64;  // added in sequence
 
-/// A bound of the depth to which sum_by_halves() cuts `count` rows.
+/// A bound on the depth to which sum_by_halves() cuts `count` rows.
 inline Index halvings(Index count) {
   Index levels = 0;
   for (; count > kRowsInTurn; count = (count + 1) / 2) ++levels;

@@ -25,7 +25,7 @@ class RealKeys {
 
  private:
   Index S_;
-  std::int32_t *next_, *past_;  // the first real key from a key on, and the one after the last before it
+  std::int32_t *next_, *past_;  // the first real key at or after a key, and one past the last before it
 };
 
 }  // namespace

@@ -7,8 +7,8 @@
 
 namespace tapeformer {
 
-/// The numbers of values in a layer's cache. Latent attention keeps latents in `key` and its indexer's keys
-/// in `value`, linear attention only a `state`.
+/// The numbers of values in a layer's cache. Latent attention keeps latents and rotary keys in `key` and its
+/// indexer's keys in `value`, linear attention only a `state`.
 struct CacheWidths {
   /// Per token, for its key and its value.
   Index key = 0, value = 0;

@@ -45,9 +45,9 @@ TranslationFamily m2m100_family();
 TranslationFamily t5_family();
 TranslationFamily mt5_family();
 
-/// Describes vocabulary, context (the default of max_position_embeddings), width and number of layers.
+/// Describes vocabulary, context (with this default), width and number of layers.
 void describe_states(ConfigMap& map, Index context);
-/// Describes the width of feed-forward networks, RMS norms (default of rms_norm_eps) and rotary positions.
+/// Describes the width of feed-forward networks, RMS norms (default epsilon) and rotary positions.
 void describe_llama_layers(ConfigMap& map, double epsilon);
 /// Fields that nearly all relatives of Llama have: states, heads, layers, dropout of attention and the tie of
 /// the head, with the defaults of max_position_embeddings, rms_norm_eps, num_key_value_heads (0 for as many
@@ -60,9 +60,9 @@ void fit_kind(DecoderOnlyConfig& model, const std::string& kind);
 void fit_width(DecoderOnlyConfig& model);
 /// The width of a head's queries and keys.
 Index head_width_of(const DecoderOnlyConfig& model);
-/// Fits multi-head attention whose heads divide the width, for which the file has no field.
+/// Makes attention multi-head, with heads that divide the width; the file has no field for either.
 void fix_heads(ConfigMap& map);
-/// Fits heads that divide the width.
+/// Makes the heads divide the width.
 void fix_head_width(ConfigMap& map);
 /// Describes biases of all attention projections, or of none.
 void describe_biases(ConfigMap& map);
