@@ -14,7 +14,7 @@ struct TextPair {
   /// The sentence and its translation.
   std::string source, target;
 
-  /// Whether both sentences are equal.
+  /// Whether both pairs have the same source and the same target.
   bool operator==(const TextPair& other) const { return source == other.source && target == other.target; }
 };
 

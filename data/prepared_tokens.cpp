@@ -56,7 +56,7 @@ class PieceEncoder {
   TokenFileWriter& writer_;
   std::string name_, waiting_;
   bool begun_ = false;      // whether a part of the text has been written
-  std::size_t try_at_ = 0;  // the number of waiting bytes from which on to look for a cut
+  std::size_t try_at_ = 0;  // with as many waiting bytes the next cut is looked for
   Index place_ = 0;         // where in the document the waiting bytes begin
   std::vector<std::int32_t> ids_;
 };

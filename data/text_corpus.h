@@ -17,8 +17,8 @@ struct TextDocument {
   std::string_view memory;  ///< the whole text; null where the document is a file
   bool ends = true;         ///< whether the part reaches the end of the document
 
-  /// Passes every byte to `reader`, in order. Pieces end between code points, those of bytes that are not
-  /// UTF-8 anywhere.
+  /// Passes every byte to `reader`, in order. Pieces end between code points, or within bytes that are
+  /// not UTF-8.
   /// Throws: DataError if the file cannot be read or has become shorter
   void read(const std::function<void(std::string_view piece)>& reader) const;
 };

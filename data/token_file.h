@@ -41,9 +41,9 @@ class TokenFile {
   /// id of an answer, and 0 for the others.
   /// Throws: DataError if there are no marks, or not one for each id
   TokenFile with_answers() const;
-  /// Replaces those of `ids`, [first, first + count), that are outside answers by -1; none without marks.
+  /// `ids` are those of [first, first + count): replaces all outside answers by -1; without marks, none.
   void ignore_prompts(Index first, Index count, std::int32_t* ids) const;
-  /// Compares all ids (gigabytes per second) with the checksum, which version 1 lacks. Throws: DataError
+  /// Reads all ids, gigabytes per second. Throws: DataError if they do not match the checksum, if any
   void check() const;
 
  private:

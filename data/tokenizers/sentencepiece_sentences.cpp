@@ -62,7 +62,7 @@ std::unique_ptr<Tokenizer> read_subwords(std::string model, const std::string& n
 std::unique_ptr<Tokenizer> train_subwords(const std::string& model_type, const TextSource& text, Index size) {
   std::vector<std::string> sentences;
   text([&](std::string_view sentence) { sentences.emplace_back(sentence); });
-  // The trainer removes the names of control pieces from the text; with a tab they never occur in it.
+  // The trainer removes the names of control pieces from texts; these contain a tab, which no text does.
   std::string model = train_sentencepiece({{"model_type", model_type},
                                            {"vocab_size", std::to_string(size)},
                                            {"character_coverage", "1.0"},

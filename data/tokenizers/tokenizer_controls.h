@@ -22,7 +22,7 @@ struct TokenizerControls {
   static TokenizerControls of(const Tokenizer& tokenizer);
 };
 
-/// `plain` with these controls, or `plain` itself if it has them by itself. Errors call the source `name`.
+/// `plain` with these controls, or `plain` itself if it already has them. Errors call the source `name`.
 /// Throws:  DataError for a malformed entry of `added`, or a begin token outside the vocabulary
 std::unique_ptr<Tokenizer> with_controls(std::unique_ptr<Tokenizer> plain, const TokenizerControls& controls,
                                          const std::string& name);
@@ -32,7 +32,7 @@ TokenizerKind controlled_text();
 
 /// The tokens that with_controls() added; none for other tokenizers.
 const std::vector<tokenizer_json::AddedToken>& added_tokens(const Tokenizer& tokenizer);
-/// Whether text after an added token begins like a new text; false for a tokenizer not of with_controls().
+/// Whether text after an added token begins like a new text; false for tokenizers without such controls.
 bool restarts_after_added(const Tokenizer& tokenizer);
 
 }  // namespace tapeformer

@@ -64,7 +64,7 @@ class TransformersTokenizer : public Tokenizer {
     return id < plain_->vocabulary_size() ? plain_->bytes_of(id) : "";
   }
   std::string decode(const std::vector<std::int32_t>& ids) const override {
-    std::vector<std::int32_t> known;  // ids of texts within the vocabulary: a model may have more rows
+    std::vector<std::int32_t> known;  // ids of text within the vocabulary: models may have more rows
     std::copy_if(ids.begin(), ids.end(), std::back_inserter(known),
                  [&](std::int32_t id) { return id < plain_->vocabulary_size() && names_.count(id) == 0; });
     return plain_->decode(known);

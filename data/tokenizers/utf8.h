@@ -18,8 +18,8 @@ std::size_t find_invalid_utf8(std::string_view text);
 /// text contains it (UTF-16 looks like UTF-8 with NULs). No encoding is guessed.
 std::size_t find_no_text(std::string_view text);
 
-/// The message about a byte that find_no_text found, number `number` from 1 on: "invalid UTF-8 at byte 3 of
-/// the line: 0xe9; if it is LATIN1, try iconv -f LATIN1 -t UTF-8".
+/// The message about the byte `found` that find_no_text found, which is number `number` from 1 on: "invalid
+/// UTF-8 at byte 3 of the line: 0xe9; if it is LATIN1, try iconv -f LATIN1 -t UTF-8".
 std::string no_text_message(char found, Index number, const char* of);
 
 /// The start of bytes that may not be UTF-8. If `invalid`, `length` is that of the maximal subpart, which a

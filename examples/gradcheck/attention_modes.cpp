@@ -21,7 +21,7 @@ Tensor real_tokens(Index batch, Index length) {
   });
 }
 
-/// Masks about a third of the pairs, and everything for the first query of the first head.
+/// Masks about a third of the pairs, and everything for the first query of the first sequence's first head.
 Tensor random_places(CheckSetting& setting, Index heads) {
   return boolean_mask({setting.batch, heads, setting.queries, setting.keys},
                       [&](Index i) { return setting.random.uniform() > 0.35 && i >= setting.keys; });

@@ -18,7 +18,7 @@ struct PlantedFault {
   bool noticed = false;
   bool threw = false;  ///< whether there was an exception, which no fault may cause
 
-  /// True if the fault was noticed, or if nothing was reported without a fault.
+  /// True if the fault was noticed, or if there was none and nothing was reported; false after an exception.
   bool as_it_should() const { return !threw && noticed == (fault != "none"); }
 };
 

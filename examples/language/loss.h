@@ -31,7 +31,7 @@ struct EstimatedLoss : TextLoss {
   Index batches = 0;          ///< the number drawn, without batches in which no target counts
   double standard_error = 0;  ///< of the mean, from the variation between batches; 0 for fewer than two
 
-  /// " ± 0.0021", half of the exact mean's 95 % interval; empty if the standard error is unknown.
+  /// " ± 0.0021", half the width of the exact mean's 95 % interval; empty if the standard error is unknown.
   std::string error_text() const;
 };
 

@@ -56,7 +56,7 @@ struct LanguageOptions {
   Index validation_batches = 20;         ///< of the estimate; with auto, at most
   std::string validation_kind = "auto";  ///< auto, exact, estimate or both: see validation_plan
 
-  /// The options of the preset of this name; of the first preset without a name. Throws: Error
+  /// The options of the preset of this name, or without a name of the first preset. Throws: Error
   explicit LanguageOptions(const std::optional<std::string>& preset_name = {});
   /// The model for a vocabulary of this size; not for a run that starts `from` another's weights.
   DecoderOnlyConfig model_config(Index vocabulary_size) const;
@@ -79,7 +79,7 @@ const std::vector<Preset>& language_presets();
 void set_dropout(DecoderOnlyConfig& model, double dropout);
 
 /// Fits options that were not given to `command` to the given ones: another --attention than the preset's
-/// resets the fields of that kind alone to the defaults, another --context or --order drops its schedules,
+/// resets what only the preset's kind has to the defaults, another --context or --order drops its schedules,
 /// and TrainingOptions::adapt() fits the others.
 void adapt_preset(LanguageOptions& options, const Command& command);
 

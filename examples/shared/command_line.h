@@ -23,7 +23,7 @@ class CommandOption {
   CommandOption not_empty() const;
   /// For a list: each occurrence takes one value.
   CommandOption one_at_a_time() const;
-  /// Makes its value optional: an option without a value has `value`; --help calls the value `type`.
+  /// Makes its value optional: if given without one, it is `value`; --help calls the value `type`.
   CommandOption optional_value(const std::string& value, const std::string& type) const;
   CommandOption needs(CommandOption other) const;
   CommandOption excludes(CommandOption other) const;

@@ -32,7 +32,7 @@ struct SizeDefaults {
 struct Preset {
   const char* name;
   const char* about;                       ///< one line for --help
-  std::vector<const char*> options;        ///< JSON objects of values that replace the options' own, in turn
+  std::vector<const char*> options;        ///< JSON objects of values that replace the defaults, in turn
   std::vector<SizeDefaults> by_size = {};  ///< from small to large; the first that is large enough counts
 };
 

@@ -30,8 +30,8 @@ struct Session {
 
   /// Waits until the gradients are the sums over all ranks; returns the sum of their counted tokens.
   double sum_over_ranks(Index counted);
-  /// Updates the weights by the gradients times `share`, whose norm, f64 [1], is returned; nothing changes if
-  /// the norm is not finite.
+  /// Updates the weights by the gradients times `share`. Returns the norm of these products, f64 [1]; nothing
+  /// changes if it is not finite.
   Tensor update(double learning_rate, double share);
   /// Runs `use` while the model has the weights to validate and to keep. Collective.
   void with_evaluation_weights(const std::function<void()>& use);

@@ -12,7 +12,7 @@ namespace tapeformer {
 /// The input of one pass of the model.
 struct Batch {
   std::vector<Tensor> tensors;  ///< on the model's device, in the task's own order
-  Index counted = 0;            ///< tokens whose mean is the loss
+  Index counted = 0;            ///< tokens over which the loss is averaged
   Index tokens = 0;             ///< tokens computed, for the speed
 
   /// A copy on another device; batches are made on the CPU. Undefined tensors stay undefined.
@@ -69,7 +69,7 @@ class TrainingTask {
   virtual Index epoch(Index batches) const = 0;
 
   virtual Validation validate(Progress& progress) = 0;
-  /// About the number of tokens computed for a validation, or `at_end` for conclude(), in the same unit.
+  /// About the tokens computed for a validation, or `at_end` for conclude(); any unit that both have will do.
   virtual Index validation_tokens(bool /*at_end*/) const { return 1; }
   /// A loss that is quick to compute and not finite if the weights are ruined, after `batches` batches.
   virtual double trial_loss(Index batches, Progress& progress) = 0;

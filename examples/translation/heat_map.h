@@ -14,7 +14,7 @@ class Command;
 std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const TokenIds& ids);
 
 /// The cross-attention weights of all decoder layers, each [1, H, T, S], for the S tokens of `source` and the
-/// T tokens of `target`, both with their end tokens; T is at most max_length.
+/// first T tokens of `target`, both with their end tokens; T is at most max_length.
 std::vector<Tensor> cross_attention_weights(const EncoderDecoder& model, const TokenIds& source,
                                             TokenIds target, std::int32_t begin);
 

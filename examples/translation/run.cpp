@@ -44,7 +44,7 @@ struct ForeignFolder {
   TranslationRun (*load)(const std::string& folder, const SentenceOptions& sentences);
 };
 
-/// The kind of a folder; nullptr for a run. Throws: CheckpointError with the reason why it is of neither
+/// The kind of a folder; nullptr for a run. Throws: CheckpointError with the reason if it is neither
 const ForeignFolder* foreign_folder(const std::string& folder) {
   static const ForeignFolder marian{"marian", marian_folder_config, load_marian_folder},
       marian_mt{"marian", transformers_config, load_marian_mt},

@@ -57,7 +57,7 @@ class BytePairModel : public Model {
 
   std::vector<std::int32_t> characters_of(const std::string& word) const {
     std::vector<std::int32_t> symbols;
-    bool is_unknown = false;  // the characters before this one, whose token is appended when they end
+    bool is_unknown = false;  // whether the characters just before are: their one token is still to come
     const auto end_unknown = [&] {
       if (std::exchange(is_unknown, false)) symbols.push_back(unknown_);
     };

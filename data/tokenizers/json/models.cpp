@@ -60,7 +60,7 @@ class UnigramModel : public Model {
       if (!has_character) reach(begin + length, unknown_score_, -1);
     }
     std::vector<std::pair<std::size_t, std::size_t>>
-        parts;  // their begins and ends, the last part first; neighbouring unknown parts are joined
+        parts;  // start and end of each, the last part first; neighbouring unknown parts are joined
     bool after_unknown = false;
     for (std::size_t end = text.size(); end > 0; end = best[end].begin) {
       const bool is_unknown = best[end].id < 0 || best[end].id == unknown_;

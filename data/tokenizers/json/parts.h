@@ -11,7 +11,7 @@
 #include <vector>
 
 // The stages of a tokenizer.json, in the order in which a text passes them; for sources only. Each is made
-// from its part of the file, which throws UnsupportedPart if it would differ from the tokenizers package.
+// from its part of the file; this throws UnsupportedPart if it would differ from the tokenizers package.
 namespace tapeformer::tokenizer_json {
 
 using Json = nlohmann::json;

@@ -39,8 +39,8 @@ std::string property(char letter, const std::string& name) {
   return compiled(script, error, where) ? script : start + name + "}";
 }
 
-/// `pattern` for PCRE2, whose \s includes U+180E, and whose \w lacks marks and Latin-1's superscripts and
-/// fractions; the package's \w has the latter outside of sets only. Refuses syntax that means something else.
+/// `pattern` for PCRE2, whose \s includes U+180E and whose \w all numbers but no marks; the package's \w has
+/// marks and digits, and Latin-1's other numbers outside of sets. Refuses syntax that means something else.
 std::string with_classes(const std::string& pattern) {
   const std::string space = R"(\t-\r\x{85}\p{Z})", word = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})",
                     numbers = R"(\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
