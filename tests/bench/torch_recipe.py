@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Trains the recipe of one of our runs in PyTorch, for as many minutes, and writes a run folder that our `evaluate` measures.
+"""Trains by the recipe of one of our runs in PyTorch for N minutes, and writes a run folder that our `evaluate` measures.
 
 Usage: torch_recipe.py RUN OUTPUT --minutes N [--precision f32|bf16] [--threads N] [--compile] [--seed N]
 
 RUN is a folder that `train` of one of our programs has written with Muon, rotary positions, RMS norms and squared ReLUs: a language
-model, or a translation model with --validation-pairs and a shared SentencePiece vocabulary. Architecture, initial values, batches,
-schedule and optimizers are the same in distribution, not draw for draw; bf16 is torch.autocast. The number of steps is chosen from the
-first ones, as ours is. OUTPUT holds RUN's tokenizer and configuration, and PyTorch's last weights:
+model, or a translation model with --validation-pairs and a shared SentencePiece vocabulary. Architecture, schedule and optimizers are
+the same; initial values and batches are so in distribution, not draw for draw; bf16 is torch.autocast. The number of steps is chosen
+from the first ones, as ours is. OUTPUT gets RUN's tokenizer and configuration, and PyTorch's last weights:
     train_language_model evaluate --run OUTPUT
 """
 
@@ -36,7 +36,7 @@ PARTS = ("query", "key", "value")
 
 
 class Model(torch.nn.Module):
-    """What both models share. Parameters have our names; packed projections are three matrices, which Muon makes orthogonal apart."""
+    """What both models share. Parameters have our names; packed projections are three matrices, which Muon orthogonalizes separately."""
 
     def __init__(self, config, shapes):
         super().__init__()
@@ -84,7 +84,7 @@ class Model(torch.nn.Module):
         query, key = (self.norm(t, f"{name}.{part}_norm", self.config["qk_norm_epsilon"]) for t, part in ((query, "query"), (key, "key")))
         if memory is None:
             query, key = self.rotated(query), self.rotated(key)
-        dropped = self.config.get("attention_dropout") or self.config.get("dropout", 0)
+        dropped = self.config.get("attention_dropout", self.config.get("dropout", 0))
         y = F.scaled_dot_product_attention(query, key, value, mask, dropped if self.training else 0, is_causal=causal)
         return self.linear(y.transpose(1, 2).flatten(2), name + ".output")
 
@@ -92,7 +92,7 @@ class Model(torch.nn.Module):
         y = self.norm(x, name + "_norm", self.config["epsilon"])
         if convolution and convolution + ".weight" in self.shapes:
             taps = self.value(convolution + ".weight").view(-1, self.width)
-            y = y + F.conv1d(F.pad(y.transpose(1, 2), (len(taps) - 1, 0)), taps.flip(0).T[:, None], groups=self.width).transpose(1, 2)
+            y = y + sum(tap * F.pad(y, (0, 0, age, -age)) for age, tap in enumerate(taps))
         return x + self.drop(function(y), "residual")
 
     def feed_forward(self, x, name):
@@ -116,7 +116,7 @@ class Model(torch.nn.Module):
 class LanguageModel(Model):
     def initial(self, name, shape):
         if len(shape) == 1:
-            return torch.zeros(shape) if "convolution" in name else torch.ones(shape)
+            return torch.ones(shape) if "norm" in name else torch.zeros(shape)
         writes = "attention.output" in name or "down" in name
         return torch.randn(shape) * (0.02 / math.sqrt(2 * self.config["layers"]) if writes else 0.02)
 
@@ -182,7 +182,7 @@ def phases(training, steps):
 def language_batches(run, training):
     data = (run / "tokens/train.tokens").read_bytes()
     width = int.from_bytes(data[12:16], "little")
-    ids = torch.frombuffer(bytearray(data[64:]), dtype=torch.int16 if width == 2 else torch.int32).long()
+    ids = torch.frombuffer(bytearray(data[64:]), dtype=torch.uint16 if width == 2 else torch.int32).long()
 
     def draw(rows, context):
         starts = torch.randint(len(ids) - context, (rows,))
@@ -243,8 +243,11 @@ def main():
     arguments = parser.parse_args()
     config = json.loads((arguments.run / "config.json").read_text(encoding="utf-8"))
     training = config["training"]
-    if (training["optimizer"], config["positions"], config["norm"], config["activation"]) != ("muon", "rotary", "rms", "relu_squared"):
-        refuse(f"{arguments.run} must have Muon, rotary positions, RMS norms and squared ReLUs")
+    needed = {"optimizer": "muon", "schedule": "cosine", "accumulate": 1, "positions": "rotary", "norm": "rms", "activation": "relu_squared"}
+    if found := {name: value for name, value in needed.items() if {**training, **config}[name] != value}:
+        refuse(f"{arguments.run} must have {found}")
+    shutil.copytree(arguments.run, arguments.output,
+                    ignore=shutil.ignore_patterns("checkpoint*", "weights*", "metrics*", "report*", "evaluation*", "events*"))
     torch.set_num_threads(arguments.threads)
     torch.set_flush_denormal(True)
     torch.manual_seed(arguments.seed)
@@ -256,7 +259,7 @@ def main():
         shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}
     model = (LanguageModel if is_language else TranslationModel)(config, shapes)
     draw = (language_batches if is_language else translation_batches)(arguments.run, training)
-    loss_of = torch.compile(model.loss, options={"cpp_wrapper": True}) if arguments.compile else model.loss
+    loss_of = torch.compile(model.loss, dynamic=False, options={"cpp_wrapper": True}) if arguments.compile else model.loss
     optimizers = model.optimizers(training)
 
     def step(rows, context, rate):
@@ -267,13 +270,13 @@ def main():
         with torch.autocast("cpu", torch.bfloat16, enabled=arguments.precision == "bf16"):
             loss = loss_of(*draw(rows, context))
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), training["clip"], foreach=True)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), training["clip"] or math.inf, foreach=True)
         for optimizer, _ in optimizers:
             optimizer.step()
         return loss.detach()
 
     def seconds_of(rows, context):
-        """Of a step, which leaves the weights as they are: its learning rate is 0."""
+        """The mean time of a step; the weights stay as they are, because the learning rate is 0."""
         step(rows, context, 0)
         start = time.perf_counter()
         for _ in range(TRIAL_STEPS):
@@ -294,7 +297,6 @@ def main():
         if (number + 1) % max(1, steps // 20) == 0:
             print(f"step {number + 1}/{steps}  loss {torch.stack(losses).mean():.4f}  {time.perf_counter() - begun:.0f} s", flush=True)
             losses = []
-    shutil.copytree(arguments.run, arguments.output, ignore=shutil.ignore_patterns("checkpoint*", "weights*", "metrics*", "report*"))
     save_file(model.weights(), arguments.output / "weights.safetensors")
     print(json.dumps({"run": str(arguments.run), "steps": steps, "seconds": round(time.perf_counter() - begun, 1),
                       "precision": arguments.precision, "torch": torch.__version__}), flush=True)
