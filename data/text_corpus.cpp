@@ -177,25 +177,30 @@ TextSource TextCorpus::source() const {
   };
 }
 
-TextSplit TextCorpus::split(double validation_fraction) const {
+Index training_part(Index all, double validation_fraction, const char* item, const std::string& source) {
   if (!(validation_fraction > 0 && validation_fraction < 1)) {
     throw DataError(format("[corpus] the validation part must be a fraction between 0 and 1; got {}",
                            validation_fraction));
   }
+  // A tenth of ten items is one, though 1 - 0.9 is a little less than a tenth.
+  const auto cut =
+      static_cast<Index>(std::floor(static_cast<double>(all) * (1 - validation_fraction) + 1e-6));
+  if (cut < 1 || cut >= all) {
+    throw DataError(source, 0,
+                    format("is too short: of {}, {} would be for training and {} for validation",
+                           number_of(all, item), cut, all - cut));
+  }
+  return cut;
+}
+
+TextSplit TextCorpus::split(double validation_fraction) const {
   Index all = 0;
   std::vector<Index> counts;
   for (const TextDocument& document : documents_) {
     counts.push_back(count_code_points(document));
     all += counts.back();
   }
-  // A tenth of ten characters is one, though 1 - 0.9 is a little less than a tenth.
-  const auto cut =
-      static_cast<Index>(std::floor(static_cast<double>(all) * (1 - validation_fraction) + 1e-6));
-  if (cut < 1 || cut >= all) {
-    throw DataError(documents_[0].name, 0,
-                    format("is too short: of {}, {} would be for training and {} for validation",
-                           number_of(all, "character"), cut, all - cut));
-  }
+  const Index cut = training_part(all, validation_fraction, "character", documents_[0].name);
   TextCorpus train, validation;
   Index before = 0;
   for (std::size_t i = 0; i < documents_.size(); ++i) {

@@ -49,10 +49,9 @@ class TextCorpus {
   /// All documents, one after the other.
   TextSource source() const;
 
-  /// Splits into the first floor((1 - validation_fraction) * code points) code points and the rest. Bytes
-  /// that are not UTF-8 are cut before one that does not continue a code point. Reads the text once, and one
-  /// document again up to the cut.
-  /// Throws: DataError if the fraction is not between 0 and 1, or a part is empty
+  /// Splits into the first training_part() code points and the rest. Bytes that are not UTF-8 are cut before
+  /// one that does not continue a code point. Reads the text once, and one document again up to the cut.
+  /// Throws: DataError as training_part()
   TextSplit split(double validation_fraction) const;
 
  private:
@@ -68,5 +67,10 @@ class TextCorpus {
 struct TextSplit {
   TextCorpus train, validation;  ///< the beginning and the end
 };
+
+/// The number of the first of `all` items that are for training, floor((1 - validation_fraction) * all); the
+/// rest is for validation.
+/// Throws: DataError if the fraction is not between 0 and 1, or one naming `source` if a part is empty
+Index training_part(Index all, double validation_fraction, const char* item, const std::string& source);
 
 }  // namespace tapeformer

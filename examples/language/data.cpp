@@ -92,13 +92,8 @@ LanguageData prepare_instructions(const LanguageDataOptions& options,
                            validation = read_instructions(options.validation);
   progress.log("corpus: " + number_of(train.size(), "instruction"));
   if (options.validation.empty()) {
-    // Rounded as TextCorpus::split() does.
-    const auto all = static_cast<Index>(train.size());
-    const auto cut = static_cast<Index>((1 - options.validation_fraction) * static_cast<double>(all) + 1e-6);
-    if (cut < 1 || cut >= all)
-      throw DataError(joined(options.corpus, ", "), 0,
-                      format("is too short: of {}, {} would be for training and {} for validation",
-                             number_of(all, "instruction"), cut, all - cut));
+    const Index cut = training_part(static_cast<Index>(train.size()), options.validation_fraction,
+                                    "instruction", joined(options.corpus, ", "));
     validation.assign(train.begin() + cut, train.end());
     train.resize(static_cast<std::size_t>(cut));
   }

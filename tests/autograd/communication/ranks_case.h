@@ -11,7 +11,6 @@
 #include <tapeformer/tests/reference/thread_communicator.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <memory>
 #include <string>
