@@ -10,8 +10,8 @@
 
 namespace tapeformer::cuda {
 
-/// Memory of a device's graphs: permanent segments, divided into blocks by the host. A freed block may be
-/// reused at once, since all its users are captured, and run, in one order. Thread-safe.
+/// Memory of a device's graphs: segments, which stay until drop_free(), divided into blocks by the host. A
+/// freed block may be reused at once, since all its users are captured, and run, in one order. Thread-safe.
 class Arena {
  public:
   /// Makes a segment of this size; may throw.
@@ -22,7 +22,7 @@ class Arena {
   void* allocate(std::size_t bytes, const MakeSegment& make);
   /// Frees a block; false if it is not the arena's.
   bool release(void* block);
-  /// Adds a segment now, unless as many bytes are free.
+  /// Adds a segment now for what the free blocks lack of this size.
   void reserve(std::size_t bytes, const MakeSegment& make);
   /// Gives back segments without a block in use.
   void drop_free(const DropSegment& drop);

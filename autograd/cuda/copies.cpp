@@ -26,7 +26,7 @@ StagingBuffer new_buffer() {
 }
 
 /// A buffer with room for `size` more bytes: the current one, else one whose bytes have been sent, else a new
-/// one, else the one that was filled first.
+/// one, else the next in turn, after a wait.
 StagingBuffer& buffer_for(Staging& staging, std::size_t size) {
   std::vector<StagingBuffer>& buffers = staging.buffers;
   if (!buffers.empty()) {

@@ -11,11 +11,13 @@
 #include <string>
 
 /// NVIDIA GPUs for storage, tensors and operations, in plain C++; other folders include device.h. A build
-/// without CUDA has no device, and its functions throw DeviceError. Each device has one stream of kernels,
-/// which run in the order of the calls. A function waits only where its comment says so.
+/// without CUDA has no device: functions that need one throw DeviceError, others do nothing. Each device has
+/// one stream of kernels, which run in the order of the calls. A function waits only where its comment says
+/// so, or when memory, pinned buffers or slots for errors run out.
 namespace tapeformer::cuda {
 
-/// Memory of a device, from the toolkit's pool, which keeps freed memory. Ordered with the device's kernels.
+/// Memory of a device, from the toolkit's pool, which keeps freed memory; in a capture, memory of the graphs.
+/// Ordered with the device's kernels.
 /// Throws:  DeviceError with the request, the memory in use, and a remedy
 void* allocate(int device, std::size_t bytes);
 void release(int device, void* block, std::size_t bytes) noexcept;
@@ -33,7 +35,7 @@ void overwrite(int device, void* to, const void* from, std::size_t bytes);
 /// Waits for the kernels queued before.
 void download(int device, void* to, const void* from, std::size_t bytes);
 void copy(int device, void* to, const void* from, std::size_t bytes);
-/// From one device to another.
+/// From one device to another, through the host. Waits for the kernels queued before on `from_device`.
 void copy_across(int to_device, void* to, int from_device, const void* from, std::size_t bytes);
 
 /// Fills elements of any type. Here and in convert() a number becomes true unless it is 0, and a bool 0 or 1.
@@ -49,10 +51,12 @@ struct DeviceErrorSlot {
 /// the result of `describe` as a ShapeError.
 DeviceErrorSlot* watch_for_device_error(int device,
                                         std::function<std::string(const DeviceErrorSlot&)> describe);
-/// Reads host memory only; called wherever the library waits for a device or is about to queue more.
+/// Throws the first error that kernels have left, or the failure of the device; a capture postpones this.
+/// Waits for the kernels only if there is an error, since they may find an earlier one. Called before each
+/// operation; waits for a device throw likewise.
 void report_device_errors(int device);
-/// From now on every call that waits for the device, or queues work there, throws `failure`, since its
-/// memory is no longer valid; nullptr clears the failure. Any thread may call it.
+/// From now on every call that waits for the device's kernels, or queues an operation there, throws
+/// `failure`, since its memory is no longer valid; nullptr clears the failure. Any thread may call it.
 void set_failure(int device, std::exception_ptr failure);
 
 }  // namespace tapeformer::cuda

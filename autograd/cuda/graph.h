@@ -30,7 +30,7 @@ struct GraphState;
 /// The work queued during a capture. Runs on the device's stream of kernels, with the capture's addresses and
 /// numbers: memory from outside must live as long. All graphs of a device compute in the same memory, one
 /// after the other, so its contents last only until another graph runs. An allocation that finds no memory
-/// evicts the graphs of its own thread, and takes theirs.
+/// evicts all graphs, unless another thread made one of them, and takes their memory.
 class Graph {
  public:
   explicit Graph(std::unique_ptr<GraphState> state);
@@ -75,8 +75,8 @@ class Capture {
   bool is_open_ = false;
 };
 
-/// The peak of memory in use since the last call, beyond the memory in use then, without the graphs' memory;
-/// 0 at the first call.
+/// The peak of memory in use since the last call, at first since the beginning, beyond the memory in use
+/// then. Of the graphs' memory, whole segments count.
 std::int64_t exchange_recent_peak(int device);
 
 /// Sets `count` numbers in the device's memory, in the order of its kernels and without any copy.

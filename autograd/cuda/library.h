@@ -5,8 +5,7 @@
 
 namespace tapeformer::cuda {
 
-/// A library of the toolkit that is loaded on demand, and stays loaded: programs also start on machines
-/// without it.
+/// A library that is loaded on demand, and stays loaded: programs also start on machines without it.
 class Library {
  public:
   /// A function, as a pointer of any type.

@@ -36,7 +36,7 @@ void raise(std::atomic<std::int64_t>& most, std::int64_t now) {
   }
 }
 
-/// nullptr if the device does not have enough.
+/// nullptr if the device does not have enough; in a capture it throws NotCapturable instead.
 void* take(DeviceState& state, std::size_t bytes, cudaStream_t stream) {
   void* block = nullptr;
   const std::size_t size = std::max<std::size_t>(bytes, 1);

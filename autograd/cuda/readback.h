@@ -7,11 +7,12 @@ namespace tapeformer::cuda {
 
 struct ReadbackSlot;
 
-/// A few bytes copied from a device when the kernels queued before have run. Only wait() waits for them.
+/// A few bytes copied from a device when the kernels queued before have run. Only wait() and the destructor
+/// wait for them.
 class Readback {
  public:
   static constexpr std::size_t kMostBytes = 64;
-  /// Throws: NotCapturable in a capture
+  /// Throws: NotCapturable in a capture, DeviceError for more than kMostBytes
   Readback(int device, const void* from, std::size_t bytes);
   ~Readback();
   Readback(const Readback&) = delete;

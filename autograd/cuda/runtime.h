@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-// Devices, for this folder and the kernels; other sources include cuda.h.
+// Devices, for this folder, the kernels and NCCL; other sources include cuda.h.
 namespace tapeformer::cuda {
 
 constexpr int kMostDevices = 64;
@@ -95,7 +95,7 @@ void finish_kernels(int device);
 void order_behind_uploads(DeviceState& state);
 /// Memory for graphs, kept as long as the device has graphs.
 void* make_segment(DeviceState& state, std::size_t bytes);
-/// Drops unused segments if no graph is left.
+/// Drops unused segments. The caller holds `listing`, and no graph is left.
 void drop_unused_segments(DeviceState& state) noexcept;
 /// Ends the graphs and frees their memory, for an allocation that finds none. None of their launches may be
 /// running. False if a graph belongs to another thread.
@@ -113,7 +113,7 @@ void wait_if_host_readable(cudaStream_t stream, const char* doing);
 cudaStream_t stream_of(int device);
 /// Allows a kernel this much dynamic shared memory. Without the call the limit is 48 KiB, static included.
 void allow_shared(int device, const void* kernel, std::size_t bytes);
-/// Throws: DeviceError that names the kernel if its launch failed
+/// Throws: as fail(), naming the kernel, if its launch failed
 void check_launch(cudaStream_t stream, const char* name);
 
 }  // namespace tapeformer::cuda

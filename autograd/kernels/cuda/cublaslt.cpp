@@ -117,7 +117,7 @@ struct Plan {
     if (count > 0 && found.state == CUBLAS_STATUS_SUCCESS) algorithm = found;
   }
 
-  /// The addresses, which the library needs before it chooses, and before each product.
+  /// The epilogue's addresses, which the library needs before it chooses, and before each product.
   void set_addresses(const StridedProducts& p, const Operands& x) const {
     if (p.epilogue == Epilogue::none) return;
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, x.bias);

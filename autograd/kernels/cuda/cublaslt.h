@@ -14,7 +14,7 @@ enum class Epilogue : std::uint8_t {
 };
 
 /// c = scale a b (+ c), row-major, `count` times at equal distances in memory (in elements; 0 repeats a
-/// factor). m, n, k and count are at least 1.
+/// factor). m, n and count are at least 1, and so is k for multiply().
 struct StridedProducts {
   DType factors = DType::f32, result = DType::f32;
   Index m = 0, n = 0, k = 0;
@@ -40,8 +40,8 @@ StridedProducts described(const kernels::Gemm& s, const kernels::Write<C>& c) {
 }
 
 /// Queues the products on the device's stream of kernels. Sums are f32, for f64 factors f64; f32 factors are
-/// rounded as matmul_precision() says. The same sizes always give the same bits. Returns false, and queues
-/// nothing, if the library has no algorithm for them.
+/// rounded as matmul_precision() says. The same sizes and alignments always give the same bits. Returns
+/// false, and queues nothing, if the library has no algorithm for them.
 /// Throws:  DeviceError
 bool multiply(int device, const StridedProducts& products, const void* a, const void* b, void* c,
               void* bias = nullptr, void* before = nullptr);

@@ -85,7 +85,7 @@ __global__ void dropout_apply_kernel(Index count, bool packed, const std::int32_
   });
 }
 
-/// Their warps take several times kWarpGroups groups of large masks.
+/// Blocks for a mask; their warps take several times kWarpGroups groups of a large one.
 Index blocks_for_groups(Index groups) { return blocks_for_packs<kOwn>(groups * kDropoutGroup, true); }
 
 }  // namespace

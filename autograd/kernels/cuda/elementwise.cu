@@ -160,7 +160,7 @@ __global__ void weighted_sum_backward_kernel(WeightedSum s, const T* x, const T*
   partials[2 * blockIdx.x + 1] = along_other;
 }
 
-/// Lowers `first` to the position of the first NaN, or infinity.
+/// Lowers `first` to the position of the first NaN, or unless `nan_only` infinity.
 template <class T>
 __global__ void first_non_finite_kernel(Index count, bool nan_only, const T* x, unsigned long long* first) {
   for_each_index(count, [&](Index i) {

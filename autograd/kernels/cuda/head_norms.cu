@@ -17,8 +17,8 @@ struct HeadItem {
   Index start, first, end;
 };
 
-/// Teams of `lanes` threads, a power of two, which take a row's items one at a time: its heads, and for every
-/// n of the numbers behind them. A lane takes every lanes-th pack.
+/// Teams of `lanes` threads, a power of two, which take a row's items one at a time: its heads, and the
+/// numbers behind them, n to an item. A lane takes every lanes-th pack.
 struct HeadTeams {
   HeadNorms s;
   int lanes;

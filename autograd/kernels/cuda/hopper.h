@@ -75,7 +75,8 @@ __device__ inline void finish_stores() {
 /// Makes this thread's writes to shared memory visible to copies and products.
 __device__ inline void publish_to_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-/// All warps of a warpgroup call it; registers that others gave up can be taken.
+/// Sets the number of registers of each thread. All warps of a warpgroup call it; registers that others gave
+/// up can be taken.
 template <int Registers>
 __device__ void give_up_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Registers));

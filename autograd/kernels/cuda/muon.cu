@@ -74,7 +74,7 @@ __global__ void polynomial_kernel(Index count, Index side, Wide<N> a, Wide<N> b,
   });
 }
 
-/// The settings of a launch, for the matrices whose settings they are.
+/// Several settings, from `first` on; a launch handles matrices with these.
 struct MuonSteps {
   MuonStep of[kSettings];
   Index first;

@@ -4,7 +4,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// The addend of x: rounded as if it were stored first, not fused with the sum.
+/// x plus the addend, which is rounded as if it were stored first, not fused with the sum.
 template <class T>
 __device__ T joined(const Branch<T>& branch, bool kept, T x, T added) {
   using W = Wide<T>;

@@ -48,8 +48,8 @@ struct Arrivals {
   }
 };
 
-/// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), g = dy * weight, rounded at each step: otherwise g less
-/// its mean would not be zero in a row of one element. A block takes a part of the rows, and each of its
+/// dx = rstd * (g - mean(g) - xhat * mean(g * xhat)), g = dy * weight, rounded before it is used: otherwise g
+/// less its mean would not be zero in a row of one element. A block takes a part of the rows, and each of its
 /// teams a row at a time; each thread keeps the sums of its columns.
 template <class Team, class T>
 __global__ void __launch_bounds__(kBlock, 2)
@@ -184,8 +184,9 @@ __device__ bool join_warps(W& product, W& sum) {
   return warp == 0;
 }
 
-/// For such rows, one block for a strip of columns and a part of the rows: partials[part] gets the sums of dy
-/// * xhat, then of dy. Each warp sums every kRowThreads-th row; the first adds up their sums.
+/// For rows of any width and alignment, one block for a strip of columns and a part of the rows:
+/// partials[part] gets the sums of dy * xhat, then of dy. Each warp sums every kRowThreads-th row; the first
+/// adds up their sums.
 template <class T>
 __global__ void column_parts_kernel(Index rows, Index n, const T* x, const Wide<T>* mean, const Wide<T>* rstd,
                                     const T* dy, Wide<T>* partials) {

@@ -36,8 +36,9 @@ __global__ void reduce_rows_kernel(Reduction s, bool packed, const T* x, Write<W
   });
 }
 
-/// One step if n is short and there are enough results for the blocks; else over parts of n, and then over
-/// the parts. The division depends only on the sizes, so results repeat bit for bit.
+/// One step if n is short, or if there are enough results for the blocks and no thread adds many values in
+/// sequence; else over parts of n, and then over the parts. The division depends only on the sizes, so
+/// results repeat bit for bit.
 template <class T>
 void reduce_rows(Cuda on, Index outer, Index n, const T* x, Write<Wide<T>> y) {
   constexpr int N = kCommonPack<T>;

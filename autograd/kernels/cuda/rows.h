@@ -113,7 +113,7 @@ void with_team(Index rows, Index n, Use&& use) {
   use(BlockTeam{}, row_blocks(rows));
 }
 
-/// Calls use(team) with the team that holds rows of n elements; `packed` says whether each row has the
+/// Calls use(team) with the team that holds rows of n elements; `packed` says whether the addresses have the
 /// alignment of a pack. False if there is no such team.
 template <class T, class Use>
 bool with_holding_team(Index n, bool packed, Use&& use) {

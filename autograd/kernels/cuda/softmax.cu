@@ -10,7 +10,8 @@ template <class W>
 __device__ W shift_of(W largest) {
   return largest == kMinusInfinity<W> ? W(0) : largest;
 }
-/// The result for a number, from exp(x - shift) or from x - shift; `total` is the sum of the exponentials.
+/// The factor of exp(x - shift), or for the logarithm the number that is subtracted from x - shift; `total`
+/// is the sum of the exponentials.
 template <class W>
 __device__ W scale_of(W total) {
   return total == W(0) ? W(0) : W(1) / total;

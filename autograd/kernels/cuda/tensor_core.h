@@ -7,8 +7,8 @@
 #endif
 
 /// The tensor cores of sm_80 and newer, and asynchronous copies to shared memory. All 32 lanes call the
-/// functions of a warp together. Of a fragment of a 16-bit matrix each lane holds pairs of neighbouring
-/// columns, two to a register, the first in the lower half; with g = lane / 4, t = lane % 4:
+/// functions of a warp together. Of a fragment of 16-bit factors each lane holds pairs of neighbouring
+/// terms, a pair to a register, the first in the lower half; with g = lane / 4, t = lane % 4:
 ///   a [16 x 16]: rows g, g + 8, g, g + 8 for a[0..3], columns 2t, 2t + 1, and 8 more for a[2], a[3]
 ///   b [16 x 8]:  rows 2t, 2t + 1 for b0, and 8 more for b1, column g
 ///   c [16 x 8]:  row g for c[0], c[1], row g + 8 for c[2], c[3], columns 2t, 2t + 1
