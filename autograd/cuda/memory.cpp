@@ -116,15 +116,17 @@ void release(int device, void* block, std::size_t bytes) noexcept {
   state.in_use_bytes -= static_cast<std::int64_t>(bytes);
   if (state.captured != nullptr) {
     const std::lock_guard<std::mutex> lock(state.releasing);
-    state.released_in_capture.emplace_back(block, bytes);
-    return;
+    if (state.captured != nullptr) {  // it may have ended meanwhile
+      state.released_in_capture.push_back(block);
+      return;
+    }
   }
   give_back(state, block);
 }
 
 void release_deferred(DeviceState& state) noexcept {
   const std::lock_guard<std::mutex> lock(state.releasing);
-  for (const auto& [block, bytes] : state.released_in_capture) give_back(state, block);
+  for (void* const block : state.released_in_capture) give_back(state, block);
   state.released_in_capture.clear();
 }
 

@@ -82,7 +82,7 @@ struct DeviceState {
   std::map<const void*, std::size_t> shared_allowed;  ///< of each kernel
 
   std::mutex releasing;  ///< guards what follows
-  std::vector<std::pair<void*, std::size_t>> released_in_capture;
+  std::vector<void*> released_in_capture;
 };
 /// Makes `device` this thread's current one.
 DeviceState& device_state(int device);
