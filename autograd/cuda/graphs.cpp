@@ -128,8 +128,8 @@ bool Graph::is_evicted() const { return state_->exec == nullptr; }
 void Graph::launch() {
   refuse_in_capture("another graph");
   DeviceState& state = device_state(state_->device);
-  watch_launch(state_->device, state_->watches);
   check(cudaGraphLaunch(state_->exec, state.kernels), "queuing a graph");
+  watch_launch(state_->device, state_->watches);
   wait_if_host_readable(state.kernels, "running a graph");
 }
 

@@ -104,7 +104,7 @@ bool evict_graphs(DeviceState& state) noexcept;
 void release_deferred(DeviceState& state) noexcept;
 /// Empty Watches, for one graph.
 std::shared_ptr<Watches> watches_for_graph(int device);
-/// Checks them until the kernels queued so far have run.
+/// To be called after a launch: checks them until the kernels queued so far have run.
 void watch_launch(int device, const std::shared_ptr<Watches>& watches);
 /// Waits for queued work if memory is managed, as the host may then read results as soon as a call returns.
 void wait_if_host_readable(cudaStream_t stream, const char* doing);
