@@ -120,7 +120,7 @@ Graph::~Graph() {
   static_cast<void>(cudaGraphExecDestroy(state_->exec));
   const std::lock_guard<std::mutex> lock(state.listing);
   state.graphs.erase(std::find(state.graphs.begin(), state.graphs.end(), state_.get()));
-  if (state.graphs.empty()) drop_unused_segments(state);
+  if (state.graphs.empty() && state.captured == nullptr) drop_unused_segments(state);
 }
 
 bool Graph::is_evicted() const { return state_->exec == nullptr; }

@@ -95,7 +95,7 @@ void finish_kernels(int device);
 void order_behind_uploads(DeviceState& state);
 /// Memory for graphs, kept as long as the device has graphs.
 void* make_segment(DeviceState& state, std::size_t bytes);
-/// Drops unused segments. The caller holds `listing`, and no graph is left.
+/// Drops unused segments. The caller holds `listing`, no graph is left, and none is being captured.
 void drop_unused_segments(DeviceState& state) noexcept;
 /// Ends the graphs and frees their memory, for an allocation that finds none. None of their launches may be
 /// running. False if a graph belongs to another thread.
