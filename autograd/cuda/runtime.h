@@ -65,6 +65,7 @@ struct DeviceState {
   int index;
   cudaDeviceProp properties;
   cudaStream_t kernels = nullptr, copies = nullptr;
+  cudaEvent_t uploaded = nullptr;  ///< needs no mutex: a later record serves too
   cudaMemPool_t pool = nullptr;
   std::atomic<std::int64_t> in_use_bytes{0}, peak_bytes{0};
   std::atomic<std::int64_t> recent_base_bytes{0}, recent_peak_bytes{0};  ///< see exchange_recent_peak()
@@ -77,7 +78,6 @@ struct DeviceState {
 
   std::mutex sending;  ///< held while a thread fills staging buffers or takes a slot; guards what follows
   Staging to_uploads, to_kernels;
-  cudaEvent_t uploaded = nullptr;
   std::vector<ReadbackSlot> slots;
   std::map<const void*, std::size_t> shared_allowed;  ///< of each kernel
 
