@@ -32,6 +32,7 @@ void* Arena::allocate(std::size_t bytes, const MakeSegment& make) {
     free_.insert({rest, behind->first});
   }
   used_ += size;
+  fresh_ += size;
   return block->first;
 }
 
@@ -40,6 +41,7 @@ bool Arena::release(void* block) {
   const auto found = blocks_.find(static_cast<char*>(block));
   if (found == blocks_.end() || found->second.is_free) return false;
   used_ -= found->second.bytes;
+  if (!found->second.is_kept) fresh_ -= found->second.bytes;
   make_free(found);
   return true;
 }
@@ -68,6 +70,7 @@ void Arena::drop_free(const DropSegment& drop) {
 void Arena::keep_used() {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto& [address, block] : blocks_) block.is_kept = !block.is_free;
+  fresh_ = 0;
 }
 
 bool Arena::contains(const void* from) const {
@@ -79,9 +82,9 @@ bool Arena::contains(const void* from) const {
   return address < after->first + after->second.bytes && !after->second.is_kept;
 }
 
-std::int64_t Arena::used_bytes() const {
+std::int64_t Arena::fresh_bytes() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return static_cast<std::int64_t>(used_);
+  return static_cast<std::int64_t>(fresh_);
 }
 
 void Arena::add_segment(std::size_t bytes, const MakeSegment& make) {

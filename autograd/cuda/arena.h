@@ -31,7 +31,8 @@ class Arena {
   void keep_used();
   /// True for an address within a block that is not kept.
   bool contains(const void* from) const;
-  std::int64_t used_bytes() const;
+  /// The bytes of blocks in use that are not kept.
+  std::int64_t fresh_bytes() const;
 
  private:
   struct Block {
@@ -49,7 +50,7 @@ class Arena {
   std::map<char*, std::size_t> segments_;
   Blocks blocks_;                                 // all of every segment
   std::set<std::pair<std::size_t, char*>> free_;  // by size
-  std::size_t used_ = 0, held_ = 0;
+  std::size_t used_ = 0, fresh_ = 0, held_ = 0;
 };
 
 }  // namespace tapeformer::cuda

@@ -71,7 +71,6 @@ class Capture {
   void leave() noexcept;
 
   std::unique_ptr<GraphState> state_;
-  std::int64_t used_before_ = 0;
   bool is_open_ = false;
 };
 

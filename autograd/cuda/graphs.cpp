@@ -48,7 +48,6 @@ Capture::Capture(int device, std::int64_t expected_bytes) {
   }
   order_behind_uploads(state);
   state.arena.keep_used();
-  used_before_ = state.arena.used_bytes();
   // Relaxed: other calls of this thread (memory on the copies' stream, a library that loads its kernels) do
   // not concern the capture; calls that would make a graph wrong are refused by name.
   check(cudaStreamBeginCapture(state.kernels, cudaStreamCaptureModeRelaxed), "beginning a capture");
@@ -75,9 +74,7 @@ void Capture::leave() noexcept {
   release_deferred(state);
 }
 
-std::int64_t Capture::kept_bytes() const {
-  return device_state(state_->device).arena.used_bytes() - used_before_;
-}
+std::int64_t Capture::kept_bytes() const { return device_state(state_->device).arena.fresh_bytes(); }
 
 std::unique_ptr<Graph> Capture::finish() {
   DeviceState& state = device_state(state_->device);
