@@ -3,9 +3,6 @@
 #include <tapeformer/autograd/kernels/normalization.h>
 #include <tapeformer/autograd/kernels/reduce.h>
 
-#include <algorithm>
-#include <type_traits>
-
 namespace tapeformer::kernels {
 namespace {
 
