@@ -15,7 +15,7 @@ __global__ void expert_keys_kernel(ExpertSizes sizes, const std::int32_t* places
                  [&](Index i) { keys[i] = static_cast<std::int32_t>(places[i] % sizes.experts); });
 }
 
-/// From the choices in the order of their experts, `keys` and `choices`.
+/// Fills rows, tokens and starts from the sorted choices: `keys` are their experts, `choices` their numbers.
 __global__ void place_choices_kernel(ExpertSizes sizes, const std::int32_t* keys, const std::int32_t* choices,
                                      std::int32_t* rows, std::int32_t* tokens, std::int32_t* starts) {
   for_each_index(sizes.choices() + 1, [&](Index row) {

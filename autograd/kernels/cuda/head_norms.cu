@@ -44,7 +44,7 @@ struct HeadTeams {
   }
 };
 
-/// Whether all heads have a pack's alignment.
+/// True if all heads, and the numbers behind them, have a pack's alignment.
 template <class T, class... Pointers>
 bool heads_are_packed(const HeadNorms& s, const Pointers*... at) {
   return are_packed(at...) && (s.n | s.width) % kPackSize<T> == 0;

@@ -18,7 +18,7 @@ struct Earlier {
   __device__ Index operator()(Index a, Index b) const { return a < b ? a : b; }
 };
 
-/// For the whole block; `none` is larger than every position.
+/// The result of the whole block; `none` is larger than every position.
 __device__ Found joined(Found own, Index none) {
   return {block_reduce(own.first, none, Earlier{}), block_sum(own.counted)};
 }

@@ -83,7 +83,7 @@ struct RowSums {
   Wide<T> shift, total;  // the maximum, scaled; the sum of exponentials shifted by it
   Wide<T> deviations;    // the sum of x - x_target, when targets are smoothed; all of capped logits
 
-  /// log(sum exp x) - x_target, and the same for the mean over classes
+  /// log(sum exp x) - x_target, of which `smoothing` is replaced by the mean over all classes as targets.
   __device__ double loss(const CrossEntropy& s, Wide<T> of_target) const {
     const double largest = static_cast<double>(shift) / static_cast<double>(kScale<T>);
     const double own = log(static_cast<double>(total)) + (largest - static_cast<double>(of_target));

@@ -106,7 +106,7 @@ void multiply(Cuda on, Index count, Index m, Index n, Index k, const N* a, bool 
   gemm(on, s, a, b, Write<C>{c, false});
 }
 
-/// In the type N.
+/// newton_schulz() with products of the type N.
 template <class N, class T>
 void orthogonalize(Cuda on, const NewtonSchulz& s, T* x) {
   const bool is_wide = s.rows <= s.columns;

@@ -97,7 +97,8 @@ __device__ void for_each_pack_of_grid(Index count, bool packed, Use&& use) {
   for_each_index(packs, [&](Index i) { use(std::integral_constant<int, N>{}, i * N); });
   for_each_index(count - packs * N, [&](Index i) { use(std::integral_constant<int, 1>{}, packs * N + i); });
 }
-/// Blocks for it: a few times what a GPU runs at once, so that threads take several packs of large sizes.
+/// The blocks for such a loop: a few times what a GPU runs at once, so that threads take several packs of
+/// large sizes.
 constexpr Index kMostPackBlocks = 2048;
 template <int N>
 Index blocks_for_packs(Index count, bool packed) {

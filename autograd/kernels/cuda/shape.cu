@@ -27,8 +27,8 @@ __global__ void copy_columns_kernel(Index count, bool packed, Index width, Index
   });
 }
 
-/// Row o of index [outer, m, inner] picks from block o of x [outer, n, inner].
-/// Indices are checked while these kernels already run: those outside [0, n) give zeros, and get nothing.
+/// Block o of index [outer, m, inner] picks from block o of x [outer, n, inner].
+/// Indices are checked while these kernels already run: those outside [0, n) give zeros, or add nothing.
 
 template <class T>
 __global__ void gather_kernel(Index count, Index n, Index m, Index inner, const std::int32_t* index,

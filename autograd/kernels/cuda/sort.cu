@@ -118,8 +118,8 @@ __global__ void add_counts_kernel(Index blocks, unsigned* counts, unsigned* tota
   }
 }
 
-/// To thread d the position of this block's first key of digit d, from counts [blocks, kDigits] or, with
-/// totals, from their sums.
+/// Returns to thread d the position of this block's first key of digit d, from counts [blocks, kDigits] or,
+/// with totals, from their sums.
 __device__ unsigned first_place(const unsigned* counts, const unsigned* totals) {
   if (totals != nullptr) return sum_before(totals[threadIdx.x]) + counts[blockIdx.x * kDigits + threadIdx.x];
   unsigned total = 0, before = 0;

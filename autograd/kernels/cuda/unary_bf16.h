@@ -26,7 +26,7 @@ struct Bf16Form : F {
 template <class F, class T>
 using FormOf = std::conditional_t<sizeof(T) == 2, Bf16Form<F>, F>;
 
-/// These are within 2e-5 of their values, a hundredth of what rounding to bf16 takes, in a third of the
+/// These forms are within 2e-5 of their values, a hundredth of what rounding to bf16 takes, in a third of the
 /// instructions, which would else outweigh the memory traffic.
 template <class F>
 struct CheapForm : SavesInput<Bf16Form<F>> {
