@@ -98,7 +98,7 @@ void* make_segment(DeviceState& state, std::size_t bytes);
 /// Drops unused segments. The caller holds `listing`, no graph is left, and none is being captured.
 void drop_unused_segments(DeviceState& state) noexcept;
 /// Ends the graphs and frees their memory, for an allocation that finds none. None of their launches may be
-/// running. False if a graph belongs to another thread.
+/// running. False if a graph belongs to another thread, or one is being captured.
 bool evict_graphs(DeviceState& state) noexcept;
 /// Frees memory that was released during a capture.
 void release_deferred(DeviceState& state) noexcept;

@@ -113,6 +113,32 @@ TEST_CASE("memory that outlives its capture is not reused by other graphs") {
   kept.reset();
 }
 
+TEST_CASE("a capture keeps what it allocates, however much of another's it releases") {
+  std::optional<Tensor> kept;
+  const auto graph = captured([&] { kept = numbers(4); });
+  const cuda::Capture capture(0, 0);
+  kept.reset();
+  CHECK(capture.kept_bytes() == 0);
+  const Tensor other = numbers(5);
+  CHECK(capture.kept_bytes() == 8192);
+}
+
+TEST_CASE("the last graph leaves its memory to a capture during which it ends") {
+  const Tensor y = numbers(0);
+  auto last = captured([] { numbers(1); });
+  const std::int64_t with_one = cuda::memory_statistics(0).in_use_bytes;
+  const auto next = captured([&] {
+    const void* const used = on_device(numbers(2));
+    last.reset();
+    CHECK(cuda::memory_statistics(0).in_use_bytes == with_one);
+    const Tensor x = numbers(3);
+    CHECK(on_device(x) == used);
+    cuda::copy(0, on_device(y), on_device(x), kBytes);
+  });
+  next->launch();
+  CHECK(y.at(7) == 3);
+}
+
 TEST_CASE("memory that is released during a capture is freed after it") {
   auto x = std::make_optional(numbers(1));
   const Tensor y = numbers(0);
