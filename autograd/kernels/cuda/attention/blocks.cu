@@ -36,7 +36,8 @@ __global__ void choose_blocks_kernel(BlockSizes s, const W* scores, std::int32_t
   for_each_index(s.rows(), [&](Index row) { choose_for_row(s, row, scores, units); });
 }
 
-/// From the choices in the order of their units, `keys` and `choices`.
+/// Fills `parts` from the choices in the order of their units: `keys` are these units, `choices` the numbers
+/// of the choices.
 __global__ void place_parts_kernel(BlockSizes s, const std::int32_t* keys, const std::int32_t* choices,
                                    SortedParts parts) {
   for_each_index(s.parts() + 1, [&](Index part) {

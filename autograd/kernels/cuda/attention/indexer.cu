@@ -34,7 +34,7 @@ __global__ void all_index_scores_kernel(KeysOfQueries keys, IndexSizes s, Index 
 template <class W>
 using OrderedBits = std::conditional_t<sizeof(W) == 4, std::uint32_t, std::uint64_t>;
 
-/// The bits of a number of the same size, in the order of the numbers; NaN is `nan`, and both zeros are one.
+/// The number as an unsigned one of the same size and order; NaN is `nan`, and both zeros are one.
 template <class W>
 __device__ OrderedBits<W> ordered_bits(W x, W nan) {
   const W number = x != x ? nan : x == W(0) ? W(0) : x;

@@ -3,7 +3,8 @@
 #include <tapeformer/autograd/kernels/cuda/attention/register_tiles.h>
 #include <tapeformer/autograd/kernels/linear_attention_memory.h>
 
-// The team of LinearAttentionHead whose members are the threads of a block: each call ends with a barrier.
+// The team of LinearAttentionHead whose members are the threads of a block: each call but prefetch() ends
+// with a barrier.
 
 namespace tapeformer::kernels {
 
@@ -271,7 +272,7 @@ struct LinearAttentionBlock {
 #pragma unroll
       for (int n = 0; n < C; ++n) {
         if (n >= count) continue;
-        result[n] = factor[n * step] * own[n];  // of either sign, as a has the other one
+        result[n] = factor[n * step] * own[n];  // added below, as `a` has the other sign
 #pragma unroll
         for (int next = n + 1; next < C; ++next)  // in vain beyond the last
           own[next] += of_a[n * by + next * next_by] * result[n];

@@ -24,7 +24,7 @@ struct Modified : Scores {
 
 /// The value that a pair's gradient belongs to.
 enum class GradientOf {
-  score,      // query . key, before anything is done to it
+  score,      // the scaled one, before its function
   biases,     // the score as it becomes a weight, and so all that is added to it
   parameter,  // of the function, this pair's part
 };
@@ -35,7 +35,7 @@ __device__ W parameter_of(const AttentionShape& s, const W* parameter, Index hea
   return parameter != nullptr ? parameter[head * s.parameter_stride] : W(0);
 }
 
-/// Replaces scores by their function, and `slopes` by its derivative.
+/// Replaces scores by their function and, but for biases, `slopes` by its derivatives by what kOf names.
 template <GradientOf kOf, class T, class W, int kCount>
 __device__ void apply_function(const AttentionShape& s, const AttentionOperands<T>& x, Index head,
                                W (&scores)[kCount][kCount], W (&slopes)[kCount][kCount]) {
@@ -53,7 +53,7 @@ __device__ void apply_function(const AttentionShape& s, const AttentionOperands<
   });
 }
 
-/// The relative biases of a query, whose keys begin here; the ranges of keys leave in those that there are.
+/// The relative biases of a query, by key; only the keys of its range have one.
 template <class W>
 __device__ const W* relative_row(const AttentionShape& s, const W* relative, Index b, Index head,
                                  Index query) {
@@ -61,8 +61,8 @@ __device__ const W* relative_row(const AttentionShape& s, const W* relative, Ind
   return relative + head * s.relative_stride + s.reach - position;
 }
 
-/// Adds a sink's exponential to a row's sum of those of `largest`'s and other scores' distances from it, all
-/// by exponential(). Returns the factor of earlier sums. Rows that see nothing have no sink.
+/// Adds a sink to a row's `total`, the sum of exponential(score - largest), and to `largest`. Returns the
+/// factor of earlier sums. Rows that see nothing have no sink.
 template <class W, class F>
 __device__ W add_sink(W sink, W& largest, W& total, F&& exponential) {
   if (total == W(0)) return W(1);

@@ -4,11 +4,11 @@
 
 #include <limits>
 
-/// The ways to compute attention on a GPU, which the table in paths.cpp lists. Each function returns false,
-/// and queues nothing, if it does not support the case or the device.
+/// The ways to compute attention on a GPU, which the table in paths.cpp lists. A function that returns bool
+/// returns false, and queues nothing, if it does not support the case or the device.
 namespace tapeformer::kernels {
 
-/// True if a pair's score or weight is made otherwise; a sink only adds to the sums of rows.
+/// True if more than masks and dropout change the pairs' scores or weights; sinks only join the sums of rows.
 template <class T>
 bool changes_pairs(const AttentionShape& s, const AttentionOperands<T>& x) {
   return s.function != ScoreFunction::none || s.weighting != AttentionWeighting::softmax ||
@@ -35,10 +35,10 @@ template <class T>
 bool split_attention_forward(Cuda on, const AttentionShape& shape, const AttentionOperands<T>& x, T* y,
                              Wide<T>* log_sum);
 
-/// How blocks share the tiles of queries; no result depends on it.
+/// How blocks share the tiles of queries, or of keys; no result depends on it.
 struct HopperSchedule {
   int most_blocks = std::numeric_limits<int>::max();  // at most one for each multiprocessor in any case
-  Index cached_bytes = Index{32} << 20;  // of keys and values in use at a time; an H100's cache has 50 MB
+  Index cached_bytes = Index{32} << 20;  // of what tiles begun together loop over; an H100's cache has 50 MB
 };
 /// wgmma and the bulk copy engine, on GPUs of compute capability 9.0.
 bool hopper_attention_forward(Cuda on, const AttentionShape& shape, const AttentionOperands<BFloat16>& x,

@@ -8,9 +8,9 @@ namespace tapeformer::kernels {
 enum class OldSums { replaced, added, decayed };
 
 /// Sums of R x 4 elements of a product in the registers of each thread, from packs of four: with `kDown` a is
-/// [depth, rows], else [rows, depth]; with `kTransposed` b is [columns, depth], and a thread has every
-/// (columns / 4)-th column, so that neighbours read neighbouring rows, and sums replace what was there, else
-/// [depth, columns].
+/// [depth, rows], else [rows, depth]; with `kTransposed` b is [columns, depth], else [depth, columns]. With
+/// `kTransposed` the columns of a thread are a quarter of all apart, so that neighbours read neighbouring
+/// rows, and the sums replace what was there, whatever `old` says.
 template <int R, bool kDown, bool kTransposed, class W>
 __device__ void product_tiles(int rows, int columns, int depth, const W* a, int a_row, const W* b, int b_row,
                               W* c, int c_row, OldSums old, const W* decays) {

@@ -7,7 +7,8 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// The softmax's running maximum and sums over a warp's keys, of rows g and g + 8, in units of the scores.
+/// The softmax's running maximum of products, before the scale, and a lane's sums over its keys, of rows g
+/// and g + 8.
 struct RunningSums {
   float largest[2] = {kMinusInfinity<float>, kMinusInfinity<float>}, total[2] = {0, 0}, mean[2] = {0, 0};
 };

@@ -148,7 +148,8 @@ struct SparseBlock {
       __syncthreads();
     }
   }
-  /// Calls put(place, sum) for the sums over heads of each of the warp's keys, at places of [B, T, K].
+  /// Calls put(place, whether it has a key, sum) for the sums over heads of each of the warp's keys, at
+  /// places of [B, T, K].
   template <class F>
   __device__ void put_sums(int n, const float (&sums)[2], const F& put) const {
     for (int h = 0; h < 2; ++h) {
@@ -218,7 +219,7 @@ struct SparseBlock {
       __syncthreads();
     }
   }
-  /// Stores a pair of each row for all warps.
+  /// Stores a pair of a row's weights, for all warps to read: that of this lane's row g + 8 half.
   __device__ void put_weights(int fragment, int half, float first, float second) const {
     const int at = (own_lane() / 4 + 8 * half) * kWeightPitch + own_warp() * 16 + fragment * 8;
     *reinterpret_cast<unsigned*>(weights + at + own_lane() % 4 * 2) = pack_bf16(first, second);
@@ -235,7 +236,8 @@ struct SparseBlock {
         if (const int at = (own_warp() + i * kTileWarps) * 16; at < width) add_product(sums[i], a, rows + at);
     }
   }
-  /// Calls put(number of the head among all, column, value, its neighbour) for the sums.
+  /// Calls put(number of the head among all, half, column, value, its neighbour) for the sums; the head is
+  /// the block's g + 8 half.
   template <int kPairs, class F>
   __device__ void for_each_sum(Index width, const float (&sums)[kPairs][2][4], const F& put) const {
 #pragma unroll

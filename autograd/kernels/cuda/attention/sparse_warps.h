@@ -43,9 +43,9 @@ __device__ Wide<T> product(Index width, const T* a, const T* b) {
   return sum;
 }
 
-/// Queries that chose one key, by the numbers of their choices, ascending.
+/// The choices of all queries, sorted by key and then by their numbers, which are places in [B, T, K].
 struct Choices {
-  const std::int32_t *keys, *places;  // all choices, sorted by key
+  const std::int32_t *keys, *places;
   Index count;
 
   /// The first choice, from the number `from` on, of `key`, or else of the keys after it.

@@ -116,7 +116,7 @@ __device__ int sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth, 
 #pragma unroll
     for (int j = 0; j < kPairs / 2; ++j) to[j / 4][j % 4] = pack_bf16(from[2 * j], from[2 * j + 1]);
   };
-  // A value for the query of scores[j]: of a step's queries in this thread's columns, or of its own.
+  // The values of a step's queries in this thread's columns.
   const auto read = [&](const auto* of_step, auto(&into)[kPairs / 2]) {
     struct alignas(8) Pair {
       std::remove_reference_t<decltype(into[0])> first, second;
@@ -127,6 +127,7 @@ __device__ int sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth, 
       into[k] = pair.first, into[k + 1] = pair.second;
     }
   };
+  // The value for the query of scores[j]: of those that are read, or of this thread's own.
   const auto of_query = [](const auto(&of_step)[kPairs / 2], const auto(&of_own)[2], int j) {
     if constexpr (kOfKeys) {
       return of_step[j / 4 * 2 + j % 2];
@@ -158,7 +159,7 @@ __device__ int sum_gradients(const BackwardCase& c, const BackwardTiles<kWidth, 
     multiply_own(scores, 0, stage);
     multiply_own(slopes, 1, stage);
   };
-  // Behind multiply_step(), and as many `others` groups of products behind that.
+  // Called after multiply_step() and then `others` more groups of products.
   const auto find_factors = [&](const Step& step, int stage, auto others) {
     const QueryFacts& facts = *tiles.facts(stage);
     float log_sum[kPairs / 2], delta[kPairs / 2];

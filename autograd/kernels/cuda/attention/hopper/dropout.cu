@@ -71,7 +71,8 @@ __global__ void hopper_dropout_kernel(ForwardCase c, int batch, PhiloxStream str
   }
 }
 
-/// The words of units of rows in tiles of 2 kGroupRows; the forward kernel reads two steps at once.
+/// The layout of words, none unless they are wanted. The number of steps is even, as the forward kernel may
+/// read two at once.
 KeptWeights described(bool is_wanted, const AttentionShape& s, Index rows, Index others) {
   const Index steps = 2 * tiles_of(others, 2 * kGroupRows), tiles = tiles_of(rows, 2 * kGroupRows);
   return {nullptr, s.drops && is_wanted ? static_cast<int>(tiles) : 0, static_cast<int>(steps),

@@ -121,7 +121,7 @@ __device__ void put_rows(const ForwardCase& c, const ForwardTiles<kWidth>& tiles
   }
 }
 
-/// Products of one tile of keys run during the exponentials of the one before it, and the two warpgroups take
+/// Products of one tile's values run during the exponentials of the next one, and the two warpgroups take
 /// turns, so that one multiplies while the other computes exponentials. This is the block's n-th tile of
 /// queries, with `begin` tiles of keys before it; returns their number with its own.
 /// Source:  Shah et al. 2024, arXiv:2407.08608, algorithm 2

@@ -3,7 +3,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-/// One warp for each kWarp queries of a head; kLanes of them read a row of at most 8 kLanes columns.
+/// One warp for each kWarp queries of a head; kLanes lanes read a row of at most 8 kLanes columns.
 template <int kLanes>
 __global__ void hopper_query_facts_kernel(ForwardCase c, int batch, int width, const BFloat16* y,
                                           const BFloat16* dy, QueryFacts* facts) {
@@ -76,7 +76,7 @@ __global__ void hopper_spans_kernel(ForwardCase c, int batch, Span* spans) {
   }
 }
 
-/// One warp for each group of kWarp tiles.
+/// One warp for each group of kWarp tiles of a batch entry.
 __global__ void hopper_joint_spans_kernel(int count, int tiles, const Span* spans, Span* joint) {
   const int groups = (tiles + kWarp - 1) / kWarp;
   const int first = static_cast<int>((blockIdx.x * kBlock + threadIdx.x) / kWarp);

@@ -30,7 +30,7 @@ auto encoder() {
 auto encoder() { return &cuTensorMapEncodeTiled; }
 #endif
 
-/// In bytes; for a single element, `bytes`.
+/// The distance of elements in bytes; `bytes` for a single one, whose stride may be anything.
 std::uint64_t bytes_apart(Index stride, Index count, std::uint64_t bytes) {
   return count > 1 ? static_cast<std::uint64_t>(stride) * sizeof(BFloat16) : bytes;
 }

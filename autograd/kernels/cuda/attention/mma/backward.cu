@@ -82,8 +82,8 @@ __global__ void attention_mma_shares_kernel(AttentionShape s, MmaGradient<T> x, 
   }
 }
 
-/// Calls f(case) when what it prepares is queued, unless the kernels, which need a block's shared memory of
-/// with_width(shared_bytes), do not support the case. Returns whether they do.
+/// Calls f(case) when what it prepares is queued, unless the kernels do not support the case. Returns whether
+/// they do. Their blocks have shared_bytes(width) bytes of shared memory, with the width of with_width().
 template <class T, class SharedBytes, class F>
 bool with_prepared(Cuda on, const AttentionShape& s, const AttentionOperands<T>& x, const T* y,
                    const float* log_sum, const T* dy, const AttentionGradients<T>& to,

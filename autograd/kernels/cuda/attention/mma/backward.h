@@ -157,8 +157,8 @@ __device__ void find_weights(bool is_sigmoid, float (&scores)[kRowTiles][kFragme
   };
   is_sigmoid ? replace(sigmoid_approx) : replace(exponential<kMasks>);
 }
-/// Multiplies the gradients of weights, less delta, by the weights' derivatives. Dropout dropped negative
-/// weights. If some pairs are not visible, the gradients of weights of zero may be anything.
+/// Multiplies the gradients of weights, less delta, by the weights' derivatives. A negative weight is one
+/// that dropout has dropped. If some pairs are not visible, the gradients of weights of zero may be anything.
 template <int kRowTiles, int kFragments>
 __device__ void multiply_weights(bool is_sigmoid, bool all_visible,
                                  const float (&weights)[kRowTiles][kFragments][4],
@@ -187,8 +187,8 @@ __device__ void round_loaded(BackwardShared<T, kWidth>& shared, int stage, bool 
   }
 }
 
-/// The tiles of keys and values in [begin, end) that move past a block's queries. From its construction on,
-/// the first of them and the block's rows of queries and dy are loaded.
+/// The tiles of keys and values in [begin, end) that move past a block's queries. The constructor begins to
+/// load the first of them and the block's rows of queries and dy.
 template <class T, int kWidth>
 class MovingKeys {
  public:
@@ -274,9 +274,9 @@ __device__ OwnQueries<kRows> own_queries(const AttentionShape& s, const MmaGradi
   return own;
 }
 
-/// For BackwardBlock's steps of a tile of moving keys, the first of them at `row`, calls add(row, dscores,
-/// seen): the gradients of scores, or of biases, and the bits of the keys that the warp's queries see.
-/// `of_own` are rows of queries and of dy, `of_moving` of keys and of values.
+/// Calls add(row, dscores, seen) for the steps of a tile of moving keys, kStep of them from row `row` of the
+/// tile on: the gradients of scores, or of biases, and the bits of the keys that the warp's queries see.
+/// `key` is the tile's first; `of_own` are rows of queries and of dy, `of_moving` of keys and of values.
 template <GradientOf kOf, int kWidth, class T, MmaOptions kOptions, int kRows, int kOwn, int kMove,
           class RangeAt, class Add>
 __device__ void for_each_dscores(const AttentionShape& s, const MmaGradient<T>& x,

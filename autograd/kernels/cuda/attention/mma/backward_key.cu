@@ -292,7 +292,7 @@ __global__ void __launch_bounds__(BackwardBlock<T, kWidth>::kThreads, BackwardBl
         add_seen_products<kWidth>(dkeys, dscores, summed_rows<kWidth>(moving.rows[0] + at * kRowSize), real);
       }
     }
-    if (kMasks && ++tile > last) tile = first, ++head;
+    if (kMasks && ++tile > last) tile = first, ++head;  // needed by masks, dropout and modifiers alone
     if (Block::kStages == 2) {
       stage = 1 - stage;
     } else if (left > 1) {

@@ -23,7 +23,7 @@ struct ForwardTiles {
 };
 
 /// A warp's part of the scores and of the outputs, and its rows: row g of fragment i is [i][0], row g + 8 is
-/// [i][1]. Sums are of one lane's columns until the end.
+/// [i][1]. Totals are of one lane's keys until the end.
 template <class Tiles>
 struct ForwardState {
   float scores[Tiles::kFragments][kKeyFragments][4];

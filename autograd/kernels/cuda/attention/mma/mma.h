@@ -49,8 +49,8 @@ __device__ inline SeenKeys range_of(const AttentionShape& s, int b, int t) {
           s.key_to != nullptr ? min(keys, s.key_to[row]) : keys};
 }
 
-/// The keys of several queries: some of them see a key in [from, to), all of them those in [all_from,
-/// all_to).
+/// The keys of several queries: none of them sees a key outside [from, to), and all of them see those in
+/// [all_from, all_to).
 struct JointRange {
   int from = std::numeric_limits<int>::max(), to = 0, all_from = 0, all_to = std::numeric_limits<int>::max();
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kQueryPieces = 4, kKeyPieces = 2;  // of the gradients' widths that a block sums
 
-/// Adds dscore u of this thread's rows to the gradient of its columns of the weight.
+/// Adds dscore tanh(query + key) of this thread's rows to the gradient of its columns of the weight.
 template <class W>
 __device__ void sum_angles(int count, const AttentionTile<W>& tile, W (&sums)[kColumns]) {
   for (int i = 0; i < kPairs<W>; ++i) {

@@ -55,7 +55,7 @@ __device__ unsigned find_dweights(const AttentionShape& s, const AttentionBackwa
   return kept;
 }
 
-/// Finds the weights after dropout and the gradients of the pairs' scores.
+/// Finds the weights after dropout and the pairs' gradients of what kOf names.
 template <class Scores, GradientOf kOf = GradientOf::score, class T, class W>
 __device__ void find_dscores(const AttentionShape& s, const AttentionBackwardCase<T>& x,
                              const TilePlace& place, AttentionTile<W>& tile, Pairs<W>& weights,
@@ -103,8 +103,9 @@ struct RowSums {
 template <class W>
 void add_parts(Cuda on, const char* name, Index size, Index count, const W* parts, Write<W> to);
 
-/// Launches a kernel that sums `steps` with several blocks for each of `units`, up to `most` in all if the
-/// steps suffice: sum(parts, to), where `to` is memory for all parts, or the gradient itself.
+/// Launches a kernel that sums `steps` with several blocks for each of `units`: at most one per step and,
+/// unless there are more units, `most` in all. It is sum(parts, to), where `to` is memory for all parts, or
+/// the gradient itself.
 template <class W, class F>
 void sum_in_parts(Cuda on, Index units, Index steps, Index most, Index size, Write<W> to, F&& sum) {
   const Index parts = std::max(Index{1}, std::min(steps, most / std::max(units, Index{1})));

@@ -32,8 +32,9 @@ __device__ void for_each_pair(F&& f) {
   }
 }
 
-/// A block's shared memory. The rows of the scores are an odd number of 16 bytes long, those of pieces an odd
-/// number of values, so that neither access along them nor across them has bank conflicts.
+/// A block's shared memory. The rows of pieces are an odd number of values long, so that accesses along them
+/// and across them have no bank conflicts. Those of f32 scores are an odd number of 16 bytes long, so that
+/// exponentials, of which four threads take a row, have none either.
 template <class W>
 struct AttentionTile {
   W queries[kTile<W>][kPiece + 1], keys[kTile<W>][kPiece + 1];  // or rows of dy, or values
@@ -41,7 +42,7 @@ struct AttentionTile {
   W scores[kTile<W>][kTile<W> + 4];
   W log_sum[kTile<W>], share[kTile<W>], delta[kTile<W>];  // of the tile's queries
   int from[kTile<W>], to[kTile<W>];                       // the keys that they see at most
-  unsigned seen_by[kBlock / kWarp][kPairs<W>];  // a bit for each of a warp's pairs at this multiple of kSide
+  unsigned seen_by[kBlock / kWarp][kPairs<W>];  // [warp][j]: a bit for each lane whose j-th key is seen
   bool seen[kTile<W>];                          // which keys a query of the tile sees
 };
 
@@ -217,7 +218,7 @@ __device__ void for_each_seen_tile(const AttentionShape& s, AttentionTile<W>& ti
   for_each_key_tile<W>(s, range, place, f);
 }
 
-/// True if the masks, without the ranges, let query t of a head see key s; then the bias is added to their
+/// True if the masks, without the ranges, let a query of a head see a key; then the bias is added to their
 /// score.
 template <class W>
 __device__ bool may_see(const AttentionShape& s, const W* bias, Index b, Index head, Index query, Index key,

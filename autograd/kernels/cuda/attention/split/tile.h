@@ -17,7 +17,7 @@ constexpr int kScorePitch = kKeyTile + 4, kWeightPitch = kKeyTile + 8;
 template <class T>
 constexpr bool kUsesTensorCores = std::is_same_v<T, BFloat16>;
 
-/// The layout of rows in shared memory, and the keys of each thread.
+/// The layout of rows in shared memory, and how blocks share the keys and the rows of scores.
 struct SplitPlan {
   int key_chunks, value_chunks;  // of 16 bytes, in whole fragments
   int stages;                    // tiles of keys and values, one of which may be loading
@@ -74,7 +74,7 @@ __device__ void find_scores(const T* queries, const T* keys, int chunks, int row
   }
 }
 
-/// A thread's sums of the outputs: columns of all rows, or of bf16 a quarter of the columns, as fragments.
+/// A thread's sums of the outputs: columns of all rows, or of bf16 its fragments of a warp's columns.
 template <class T, int kColumns>
 struct SplitSums {
   T of[kColumns / kSplitThreads][kSplitRows];
