@@ -313,10 +313,10 @@ __global__ void __launch_bounds__(Tiles::kThreads)
         return has_masks ? bits_by_masks(s, b, head, t, at, in_range) : in_range;
       });
     }
-    if (Tiles::kMasks && bias != nullptr)
-      bits = add_biases<kRows>(s, bias, b, head, own_first, at, bits, score);
     if (Tiles::kModifies && modifiers.relative != nullptr)
       add_relative_biases<kRows>(s, modifiers.relative, b, head, own_first, at, bits, score);
+    if (Tiles::kMasks && bias != nullptr)
+      bits = add_biases<kRows>(s, bias, b, head, own_first, at, bits, score);
     if (!is_whole) {
       for_each_without<kRows>(bits, [&](int row, int j, int c) { score(row, j, c) = kNothing; });
       seen = seen_by_warp(bits);

@@ -252,11 +252,11 @@ __device__ unsigned find_visible_pairs(const AttentionShape& s, const AttentionO
     for (int i = 0; i < kPairs<W>; ++i) {
       const int row = own_row(i);
       if (key < tile.from[row] || key >= tile.to[row]) continue;
-      if (!may_see(s, x.bias, place.b, place.head, place.query + row, key, scores[i][j])) continue;
       if constexpr (Scores::kIsModified) {
         if (x.relative != nullptr)
           scores[i][j] += relative_row(s, x.relative, place.b, place.head, place.query + row)[key];
       }
+      if (!may_see(s, x.bias, place.b, place.head, place.query + row, key, scores[i][j])) continue;
       visible |= bit_of<W>(i, j);
       is_seen = true;
     }
