@@ -129,8 +129,8 @@ void find_query_facts(Cuda on, const ForwardCase& c, const AttentionShape& shape
                       const BFloat16* dy, QueryFacts* facts);
 
 /// The weights that dropout keeps, for kernels whose blocks have tiles of 2 kGroupRows rows and take steps of
-/// kGroupRows of the others: [B, H, tiles, steps, kConsumers]. Bit i of a word is for scores[i] of a thread.
-/// Where no query of a step sees a key, words may hold anything.
+/// kGroupRows of the others: [B, H, tiles, steps, kConsumers]. Bit i of a word is for a thread's i-th score
+/// of the step. Where no query of a step sees a key, words may hold anything.
 struct KeptWeights {
   unsigned* words;
   int tiles, steps;

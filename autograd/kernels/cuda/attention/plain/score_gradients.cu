@@ -4,8 +4,8 @@ namespace tapeformer::kernels {
 namespace {
 
 // The gradients of what is added to scores, and of parameters. Each kernel, but that of sinks, computes
-// weights and their gradients again. One block sums a number of a gradient in a fixed order, over all that it
-// is broadcast over; where that leaves too few blocks, several do, and their parts are added in order.
+// weights and their gradients again. A block sums in a fixed order over what a number of a gradient is
+// broadcast over; where several blocks share that, their parts are added in order.
 
 constexpr Index kEnoughBlocks = 528;  // four for each SM of a large GPU; the same everywhere, for equal bits
 
