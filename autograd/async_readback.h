@@ -8,7 +8,7 @@
 namespace tapeformer {
 
 /// The only element of a tensor as it is now, for the host to read later, even if work queued in between
-/// changes the tensor. On a GPU only item() waits.
+/// changes the tensor. On a GPU only item() and the destructor wait.
 class AsyncReadback {
  public:
   AsyncReadback() = default;

@@ -51,7 +51,8 @@ struct MemoryStatistics {
 };
 /// The statistics of the device's pool in this process.
 MemoryStatistics memory_statistics(int device);
-/// Waits until everything queued is done. Throws: DeviceError when some of it failed.
+/// Waits until everything queued is done.
+/// Throws: DeviceError if some of it failed; ShapeError if an operation has found invalid input
 void synchronize(int device);
 
 }  // namespace cuda

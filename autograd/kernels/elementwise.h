@@ -79,7 +79,7 @@ TAPEFORMER_KERNEL(weighted_sum_forward, const WeightedSum& sizes, const T* x, co
 /// The number of parts of weighted_sum_backward's sums; on the CPU it depends on the number of threads.
 Index weighted_sum_parts(Cpu, const WeightedSum& sizes);
 Index weighted_sum_parts(Cuda, const WeightedSum& sizes);
-/// partials [parts, 2]: the sums of dy x and of dy other, over parts of the rows; nullptr if not needed.
+/// partials [parts, 2]: the sums of dy x and of dy other, over parts of the elements; nullptr if not needed.
 TAPEFORMER_KERNEL(weighted_sum_backward, const WeightedSum& sizes, const T* x, const T* other,
                   const T* weights, const T* dy, Wide<T>* partials, Write<T> dx, Write<T> dother);
 /// sum += x.

@@ -17,7 +17,7 @@ struct CrossEntropy {
 };
 
 /// losses [rows]: 0 for ignored rows. statistics [rows, 2] of the other rows, for the backward kernel: the
-/// maximum of the capped logits and their sum of exponentials.
+/// maximum of the capped logits (times log2 e for bf16 on a GPU) and their sum of exponentials.
 TAPEFORMER_KERNEL(cross_entropy_forward, const CrossEntropy& shape, const std::int32_t* targets,
                   const T* logits, Wide<T>* statistics, double* losses);
 /// loss = the sum of losses [rows], in an order that depends only on `rows`, divided by *counted, the number

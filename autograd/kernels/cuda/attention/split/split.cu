@@ -6,7 +6,7 @@
 namespace tapeformer::kernels {
 namespace {
 
-constexpr Index kMostQueries = 16, kFewestKeys = 128, kMostWidth = 640;
+constexpr Index kMostQueries = 16, kFewestKeys = 129, kMostWidth = 640;
 constexpr Index kEnoughBlocks = 528;  // four for each SM of a large GPU; the same everywhere, for equal bits
 // The limits of a block's shared memory, for tiles and for the rest; a GPU of compute capability 8.0 has
 // both.
@@ -224,7 +224,7 @@ bool same(const HeadStrides& a, const HeadStrides& b) {
 template <class T>
 bool split_attention_forward(Cuda on, const AttentionShape& s, const AttentionOperands<T>& x, T* y,
                              Wide<T>* log_sum) {
-  if (s.queries > kMostQueries || s.keys <= kFewestKeys || s.drops) return false;
+  if (s.queries > kMostQueries || s.keys < kFewestKeys || s.drops) return false;
   if (s.weighting != AttentionWeighting::softmax) return false;
   if (std::max(s.key_width, s.value_width) > kMostWidth || !has_aligned_rows(x.query, s.query, s.key_width) ||
       !has_aligned_rows(x.key, s.key, s.key_width) || !has_aligned_rows(x.value, s.value, s.value_width))
