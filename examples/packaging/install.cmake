@@ -6,9 +6,9 @@ set(config_folder ${CMAKE_INSTALL_LIBDIR}/cmake/tapeformer)
 install(TARGETS tapeformer EXPORT tapeformer
   ARCHIVE COMPONENT development
   LIBRARY COMPONENT runtime NAMELINK_COMPONENT development)
-# Not what only the library's own sources include. Of the kernels' headers and the CUDA runtime's, which are internal, those
-# that others include.
 install(FILES ${include}/tapeformer.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tapeformer COMPONENT development)
+# Without the four of the last line, which only the library's own sources include. Of the internal headers of kernels, the CUDA
+# runtime and attention, the loop below installs those that others include.
 install(DIRECTORY autograd nn optim data DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/tapeformer COMPONENT development
   FILES_MATCHING PATTERN "*.h"
   REGEX "/autograd/(kernels|cuda|ops/attention)$" EXCLUDE
