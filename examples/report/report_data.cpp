@@ -65,12 +65,10 @@ Json model_lines(const RunRecord& run) {
 Json data_of(const RunRecord& run) {
   Json curves = Json::object(), samples = Json::array(), bad_steps = Json::array();
   for (const char* field : kCurves) curves[field] = curve_of(run.metrics, field);
-  Json ending;
   for (const Json& line : run.metrics) {
     if (line.contains("samples"))
       samples.push_back({{"step", line.value("step", Json())}, {"texts", line["samples"]}});
     if (line.contains("bad_step")) bad_steps.push_back(line);
-    if (line.contains("seconds")) ending = line;
   }
   const auto thin_out = [](Json& list) {
     Json kept = Json::array();
@@ -88,8 +86,7 @@ Json data_of(const RunRecord& run) {
           {"bad_steps", bad_steps},
           {"sessions", run.facts.value("sessions", Json::array())},
           {"attention", run.facts.value("attention", Json())},
-          {"model", model_lines(run)},
-          {"ending", ending}};
+          {"model", model_lines(run)}};
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ std::vector<std::size_t> decimated(const std::vector<double>& values, std::size_
 
 /// The data of a report's page. For each run: "name"; "best_loss"; "curves", each with the columns "step",
 /// "time" (in seconds), "tokens" and "value", null where there is none; "samples", "bad_steps", "sessions",
-/// "attention", "model" (lines of name and text), "ending".
+/// "attention", "model" (lines of name and text).
 Json report_data(const std::vector<RunRecord>& runs);
 
 /// Attention weights in the form of TrainingTask::attention_example(), to three decimals. Layers with
