@@ -7,7 +7,7 @@ const runs = JSON.parse(document.getElementById("data").textContent).runs;
 const shown = { axis: "step", logarithmic: false, hidden: new Set() };
 const charts = [
   { title: "Loss", unit: "nats per token", curves: ["train_loss", "validation_loss"], log: true, marks: true },
-  { title: "Learning rate", unit: "largest of a step", curves: ["learning_rate"] },
+  { title: "Learning rate", unit: "of the schedule", curves: ["learning_rate"] },
   { title: "Gradient norm", unit: "of all gradients, before clipping", curves: ["gradient_norm"], log: true },
   { title: "Speed", unit: "tokens per second", curves: ["tokens_per_second"] },
 ];
