@@ -8,7 +8,7 @@
 namespace tapeformer {
 namespace {
 
-constexpr int kLabel = 8, kLeastColumns = 24, kLeastRows = 3;
+constexpr int kLabel = 9, kLeastColumns = 24, kLeastRows = 3;
 constexpr int kDotsAcross = 2, kDotsDown = 4;  // of a Braille pattern
 
 /// The UTF-8 bytes of the Braille pattern U+2800 + dots.
@@ -69,7 +69,7 @@ std::vector<std::string> loss_plot(const LossPoints& training, const LossPoints&
   std::vector<std::string> lines;
   for (int y = 0; y < rows; ++y) {
     const bool is_labelled = y == 0 || y == rows - 1;
-    std::string text = is_labelled ? format("{:8.4g}", y == 0 ? high : low) : std::string(kLabel, ' ');
+    std::string text = is_labelled ? format("{:9.4g}", y == 0 ? high : low) : std::string(kLabel, ' ');
     text += unicode ? " \u2502" : " |";
     for (int x = 0; x < width; ++x) {
       const unsigned dots = cell(x, y);

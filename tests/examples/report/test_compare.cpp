@@ -110,11 +110,11 @@ TEST_CASE("losses drawn with characters fill the columns, and fall from the left
   for (int i = 1; i <= 400; ++i) training.emplace_back(i, 4.0 - 0.005 * i);
   const std::vector<std::string> plain = loss_plot(training, {{400, 2.9}}, 60, 8, false);
   REQUIRE(plain.size() == 9);
-  CHECK(plain[0].substr(0, 13) == "   3.995 |...");
-  CHECK(plain[7].substr(0, 10) == "       2 |");
+  CHECK(plain[0].substr(0, 14) == "    3.995 |...");
+  CHECK(plain[7].substr(0, 11) == "        2 |");
   CHECK(plain[7].back() == '.');
   CHECK(plain[4].back() == 'o');  // the validation, half way up
-  CHECK(plain[8].substr(0, 16) == "          step 1");
+  CHECK(plain[8].substr(0, 17) == "           step 1");
   for (const std::string& line : plain) CHECK(line.size() <= 60);
   const std::string dots = loss_plot(training, {}, 60, 8, true)[0];
   CHECK(has(dots, "\u2502\u2809"));  // the two dots at the top of the first cell
