@@ -1,4 +1,5 @@
-"""Writes torch_archive.bin and torch_legacy.bin: dictionaries of tensors in the formats that torch.save has had.
+"""Writes torch_archive.bin and torch_legacy.bin, dictionaries of tensors in the formats that torch.save has had, and
+torch_turned.bin, a tensor that lies column by column.
 Usage: make_torch_files.py [FOLDER]"""
 
 import pathlib
