@@ -8,9 +8,9 @@
 // Tensors and the arrays of NumPy, PyTorch and other libraries.
 namespace tapeformer::python {
 
-/// A tensor, an array of any library that has DLPack or the buffer protocol, or what NumPy makes
-/// an array of (numbers, lists). Dense arrays of the tensors' types are shared, and kept for as long as the
-/// tensor's memory; others are copied, 64-bit and small integers as i32.
+/// A tensor, an array of any library that has DLPack or the buffer protocol, or what NumPy makes an array of
+/// (numbers, lists). Dense arrays of the tensors' types are shared, and kept for as long as the tensor's
+/// memory; others are copied, other integers as i32.
 /// Throws:  TypeError if there is no tensor of that kind, ValueError for an integer beyond i32
 Tensor tensor_of(nanobind::handle object);
 /// An argument of a function: see tensor_of(). None, where that is the default, is an undefined tensor.

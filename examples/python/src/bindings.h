@@ -2,7 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
-// The parts of the module, one a source file.
+// The parts of the module, one per source file.
 namespace tapeformer::python {
 
 void bind_errors(nanobind::module_& module);

@@ -21,7 +21,7 @@ std::string parameter_text(const std::string& name, const FieldValue& value);
 /// ", heads: int = 1, bias: bool = True": every field.
 std::string parameters_text(const FieldList& fields);
 
-/// The fields that have a help line, one a line.
+/// The fields that have a help text, one per line.
 std::string help_text(const FieldList& fields);
 
 /// What every layer takes besides its configuration.
