@@ -36,7 +36,9 @@ void set_fields(const nb::dict& given, FieldList&& fields) {
     known += (known.empty() ? "" : ", ") + field.name;
     if (!given.contains(name)) continue;
     nb::del(unknown[name]);
-    const FieldValue value = field_value(field.name, field.zero(), given[name]);
+    const nb::object object = given[name];
+    if (object.is_none() && !field.value()) continue;  // the default in the signature
+    const FieldValue value = field_value(field.name, field.zero(), object);
     check_value(field.name, field, value);
     field.set(value);
   }

@@ -62,6 +62,8 @@ class Layers(unittest.TestCase):
             with self.assertRaises(error):
                 tf.LatentAttention(**{**dict(width=8, heads=2), **wrong})
         self.assertIn("heads: int = ", tf.MultiHeadAttention.__init__.__doc__)
+        self.assertIn("output_bias: bool | None = None", tf.MultiHeadAttention.__init__.__doc__)
+        tf.MultiHeadAttention(width=8, heads=2, output_bias=None)
 
     def test_the_seed_decides_the_values(self):
         a, b, c = (tf.Linear(3, 2, seed=seed).state() for seed in (1, 1, 2))
