@@ -39,8 +39,8 @@ class AsyncAccesses {
   /// The number of an operation that has begun.
   std::uint32_t add(const AsyncOperation& operation);
 
-  /// It reads or writes the bytes from `offset` on, a multiple of 16; its thread knows what is `done`.
-  /// Returns the fault; empty: none.
+  /// It reads or writes the 16 bytes at `offset`, a multiple of 16; its thread knows what is `done`. Returns
+  /// the fault; empty: none.
   std::string touch(std::uint32_t operation, std::size_t offset, bool writes, const Progress& done);
   /// A thread does. Returns the operation that may be under way, and its access; empty: none.
   std::string under_way(std::size_t offset, std::size_t bytes, bool writes, const Progress& done) const;

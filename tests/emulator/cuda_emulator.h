@@ -83,7 +83,7 @@ struct Call {
   int line;
   unsigned mask;
   std::uint64_t value;
-  int argument;  ///< of a shuffle: lane or pattern
+  int argument;  ///< of a shuffle: lane or pattern; of values in common: their bytes
   int width;
 };
 /// Waits for the others and returns what the operation gives this thread.

@@ -1,10 +1,10 @@
 #pragma once
 
 // The part of the CUDA runtime that the library's host code uses, played by the host. Work on a stream is
-// queued and runs as late as the rules allow, so that a missing wait shows; memory is filled with 0xFF when
-// it is allocated and when it is freed. TAPEFORMER_EMULATED_DEVICES (1) and TAPEFORMER_EMULATED_MEMORY (bytes
-// per device, 4 GiB) describe the devices. Undefined behaviour of a real device ends the program with a
-// message.
+// queued and runs as late as the rules allow, so that a missing wait shows; memory, or the first 16 MiB of a
+// larger block, is filled with 0xFF when it is allocated and when it is freed. TAPEFORMER_EMULATED_DEVICES
+// (1) and TAPEFORMER_EMULATED_MEMORY (bytes per device, 4 GiB) describe the devices. Undefined behaviour of a
+// real device ends the program with a message.
 
 #include <atomic>
 #include <cstddef>
@@ -109,10 +109,10 @@ void finish(cudaStream_t stream);
 /// the graph runs.
 void perform(cudaStream_t stream, std::function<void()> work);
 /// Ends the program unless a kernel may use these bytes: nullptr, or within one allocation of `stream`'s
-/// device.
+/// device or of pinned memory.
 void require_device_memory(const char* user, cudaStream_t stream, const void* from, std::size_t bytes);
 /// Ends the program unless a kernel was allowed so much dynamic shared memory on the stream's device, or may
-/// have it unasked: 48 KiB, less the static shared memory of the kernel, here taken to be 16.
+/// have it unasked: 48 KiB, less the static shared memory of the kernel, here taken to be 16 KiB.
 void require_allowed(const char* user, cudaStream_t stream, const void* kernel, std::size_t shared_bytes);
 
 }  // namespace tapeformer::emulator

@@ -2,7 +2,7 @@
 
 using namespace tapeformer::emulator;
 
-constexpr std::size_t kNodeBytes = 8192;  // about the device memory of an instance
+constexpr std::size_t kNodeBytes = 8192;  // about the device memory of a node of an instance
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   const Lock lock(world().mutex);

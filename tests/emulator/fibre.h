@@ -15,9 +15,9 @@ struct Fibre {
 #else
   ucontext_t context;
 #endif
-  const void* bottom = nullptr;  ///< of the stack; for the address sanitizer, as the two after it
+  const void* bottom = nullptr;  ///< of the stack
   std::size_t bytes = 0;
-  void* fake_stack = nullptr;
+  void* fake_stack = nullptr;  ///< the address sanitizer's
 };
 
 /// Continues `to`; returns when `from` is continued.

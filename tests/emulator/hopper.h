@@ -20,7 +20,7 @@ class HopperBlock {
  public:
   explicit HopperBlock(Machine& machine) : machine_(machine) {}
   void begin();
-  /// Throws: Fault if something was begun and never waited for, or more registers were taken than there are
+  /// Throws: Fault if something was begun and never waited for
   void end();
 
   void init_barrier(std::uint64_t* barrier, int arrivals);

@@ -84,7 +84,7 @@ void HopperBlock::wgmma(float* d, int columns, std::uint64_t a, const unsigned* 
 
 void HopperBlock::wgmma_commit() { ++own().closed; }
 
-/// All its warps read both matrices.
+/// All its warps read the matrices that lie in shared memory.
 void HopperBlock::touch_product(const Product& product, unsigned first_agent, const Knowledge& known) {
   const auto group = static_cast<std::uint32_t>(product.group);
   const std::uint32_t operation =

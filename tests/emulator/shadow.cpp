@@ -114,7 +114,7 @@ inline Shadow::Cell& Shadow::cell(std::uintptr_t address) {
   return (*page)[address % kPageBytes / 4];
 }
 
-/// Whether all threads see `old` done when `now` happens; both of this launch.
+/// Whether the thread of `now` knows `old` to be done; both of this launch.
 inline bool Shadow::before(const Record& old, const Record& now) const {
   if (old.interval() != now.interval()) return old.interval() >= block_begin_;
   if (old.thread() == now.thread()) return true;

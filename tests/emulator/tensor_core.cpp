@@ -12,7 +12,7 @@ struct Copies {
   std::size_t open = 0;  ///< copies in the group that is not closed
 };
 thread_local std::array<Copies, kMaxThreads> copies_of;
-thread_local std::size_t begun = 0;  ///< copies since the last block that left none
+thread_local std::size_t begun = 0;  ///< copies of the block
 
 /// The factors of lane `of_four` of the four that hold a row of the first matrix or a column of the second.
 const MmaFactors& lane_of(const char* factors, unsigned four, unsigned of_four) {

@@ -34,7 +34,7 @@ __global__ void row_sums(const int* x, int* y, int n, bool careful) {
   if (thread == 1) y[blockIdx.x] = whole[0];
 }
 
-/// Whether the sums of `blocks` rows of 1, 2, 3, ... come out right in the order of `seed`.
+/// Whether the sums of three rows of 1, 2, 3, ... come out right in the order of `seed`.
 bool sums_are_right(std::uint64_t seed, bool careful) {
   const InOrder order(seed);
   constexpr int kRows = 3, kLength = 300;

@@ -104,7 +104,7 @@ std::size_t bytes_of(ncclDataType_t type) {
   return type == ncclFloat64 ? 8 : type == ncclFloat32 ? 4 : type == ncclBfloat16 ? 2 : 1;
 }
 
-/// Elements [first, first + count) of all ranks' senders, as NCCL does it: a mean is a sum of parts.
+/// The sum of elements [first, first + count) of all ranks' senders.
 template <class T>
 void reduce(const Meeting& meeting, std::size_t first, std::size_t count, char* to) {
   using Number = std::conditional_t<std::is_same_v<T, double>, double, float>;

@@ -3,7 +3,8 @@
 // The part of NCCL that the library uses, played by the host for the emulated devices of one process: each
 // rank is a thread with a device of its own. Sums are taken in the order of the ranks, in the type of the
 // elements. Communicators are not blocking, and a call has happened only when ncclCommGetAsyncError says so.
-// Calls that differ between the ranks, come too early or take too long end the program with a message.
+// Calls that come too early fail. Calls that differ between the ranks, and communicators that are destroyed
+// while in use or used after their end, end the program with a message.
 
 #include <emulated_cuda.h>
 
