@@ -62,7 +62,7 @@ std::string cell_text(const std::string& name, const Json& value) {
   std::string text = value.is_string() ? value.get<std::string>() : value.dump();
   if (value.is_number()) {
     const bool is_count = name == "tokens_per_second" || name == "parameters";
-    const bool is_loss = name.find("loss") != std::string::npos;
+    const bool is_loss = name == "best_validation_loss" || name == "final_training_loss";
     const double number = value.get<double>();
     text = name == "seconds" ? duration_text(number)
            : is_count        ? count_text(number)

@@ -105,6 +105,13 @@ TEST_CASE("a long value keeps its end") {
   CHECK_FALSE(has(text, "/somewhere"));
 }
 
+TEST_CASE("the weight of a loss keeps its digits") {
+  RunRecord first = record("a", 1, "x"), second = record("b", 1, "x");
+  first.config["balance_loss"] = 1e-5, second.config["balance_loss"] = 2e-5;
+  const std::string text = comparison_text(comparison_json({first, second}), 0);
+  CHECK((has(text, "1e-05") && has(text, "2e-05")));
+}
+
 TEST_CASE("losses drawn with characters fill the columns, and fall from the left to the right") {
   LossPoints training;
   for (int i = 1; i <= 400; ++i) training.emplace_back(i, 4.0 - 0.005 * i);
