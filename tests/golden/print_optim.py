@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the constants of tests/optim/test_{sgd,adamw,lion,clip}.cpp. Needs PyTorch; see README.md."""
+"""Prints the constants of tests/optim/test_rule_optimizer.cpp. Needs PyTorch; see README.md."""
 
 import math
 
@@ -71,7 +71,3 @@ if __name__ == "__main__":
         [{"params": [w], "weight_decay": 0.1}, {"params": [b], "weight_decay": 0.0}],
         lr=1, betas=(0.8, 0.95), eps=1e-6))
     run_papers("lion", lambda x, decay: Lion(x, 0.8, 0.95, decay))
-    weight, bias = parameters()
-    set_gradients(weight, bias, 0)
-    norm = torch.nn.utils.clip_grad_norm_([weight, bias], 0.75)
-    print("clip", f"{norm.item():.15g}", row(weight.grad), row(bias.grad))
