@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes search.json: outputs of transformers' `generate` where the next token depends on the last one and its position.
+"""Makes search.json: outputs of transformers' `generate` where the next token depends on the last one and its position, and
+of the MarianMT in hugging_face/.
 
 Usage: python make_search.py
 Needs transformers.
