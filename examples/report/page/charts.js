@@ -97,7 +97,7 @@ function linesOf(chart) {
 function range(values, logarithmic) {
   let low = Infinity, high = -Infinity;
   for (const value of values) { low = Math.min(low, value); high = Math.max(high, value); }
-  const same = high - low <= 1e-9 * Math.abs(high);  // up to rounding, between whose steps there is no tick
+  const same = high - low <= 1e-9 * Math.abs(high);  // ticks between nearer numbers would never end
   const margin = same ? Math.abs(low) / 10 || 1 : (high - low) * 0.04;
   if (logarithmic) return same ? [low / 2, high * 2] : [low / 1.03, high * 1.03];
   return [low >= 0 && low < high / 4 ? 0 : low - margin, high + margin];
