@@ -354,11 +354,12 @@ std::vector<Json> RunFolder::metric_lines(std::size_t most) const {
   const auto has = [](const std::string& line, const char* part) { return line.find(part) != line.npos; };
   const auto for_each_line = [&](const auto& use) {
     std::ifstream text(file(kMetrics));
-    for (std::string line; std::getline(text, line);) use(line, has(line, "\"validation_loss\"") ? 1 : 0);
+    for (std::string line; std::getline(text, line);)
+      use(line, has(line, "\"validation_loss\"") ? 1 : has(line, "\"bad_step\":") ? 2 : 0);
     // An unreadable file must not pass for an empty one, which cut_metrics() would write.
     if (text.bad() || (!text.is_open() && !missing)) refuse(file(kMetrics), "cannot be read", errno);
   };
-  std::size_t counts[2] = {}, read[2] = {}, best = 0;  // best: the number of the line with the best loss
+  std::size_t counts[3] = {}, read[3] = {}, best = 0;  // best: the number of the line with the best loss
   for_each_line([&](const std::string& line, int kind) {
     ++counts[kind];
     if (has(line, "\"best\":true")) best = counts[1];

@@ -112,7 +112,7 @@ class RunFolder {
   void write_events(std::shared_ptr<TensorBoardLog> log) { events_ = std::move(log); }
   void append_metrics(const Json& line) const;
   /// The lines of metrics.jsonl, except damaged ones, as the last may be after a kill: at most about `most`
-  /// lines of training and as many of validation, evenly spread, and those with the best losses.
+  /// lines of training, of validation and of bad steps each, evenly spread, and those with the best losses.
   std::vector<Json> metric_lines(std::size_t most = std::numeric_limits<std::size_t>::max()) const;
   /// The seconds that the run has taken so far, by metrics.jsonl.
   double elapsed() const;

@@ -139,10 +139,11 @@ TEST_CASE("a run's JSON that is damaged, or continues after its end, is refused 
   CHECK(read_bytes(folder.file("metrics.jsonl")) == "{\"step\":1}\n");  // intact lines up to step 2
   for (int step = 1; step <= 9; ++step)
     folder.append_metrics({{"step", step}, {"validation_loss", step}, {"best", step == 1}});
-  for (const Json& line : {Json{{"best_loss", 1}}, Json{{"step", 10}}, Json{{"step", 11}}})
+  for (const Json& line : {Json{{"best_loss", 1}}, Json{{"step", 10}, {"bad_step", "the loss is nan"}},
+                           Json{{"step", 10}}, Json{{"step", 11}}})
     folder.append_metrics(line);
   const std::vector<Json> few = folder.metric_lines(1);
-  REQUIRE(few.size() == 4);  // the best validation, the last one, and likewise of other lines
+  REQUIRE(few.size() == 5);  // the best validation, the last one, and likewise of other lines; a bad step
   CHECK(few[0].at("step") == 1);
   CHECK(few[2].at("best_loss") == 1);
   fs::remove(folder.file("metrics.jsonl"));
