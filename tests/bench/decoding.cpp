@@ -202,7 +202,7 @@ int time_translation_model(const Workload& w) {
 
 int tapeformer::bench_decoding(int argc, char** argv) {
   Workload w;
-  const CommandLine line("Times beam search with each cache and without.");
+  const CommandLine line("Times generation with each cache and without.");
   line.option("--language", w.language);
   line.option("--only", w.only, "without, contiguous or paged");
   line.flag("--ask", w.asks, "read numbers of samples from the input");

@@ -125,7 +125,7 @@ void add_shares(nlohmann::ordered_json& line, double rate, bool in_double) {
   line["share_of_peak"] = rounded(rate / peak, 3), line["share_of_gemm"] = rounded(rate / gemm, 3);
 }
 
-/// The results of the ranks, largest first.
+/// The largest of the ranks' results.
 double largest(Communicator& ranks, double own) {
   std::vector<double> all(static_cast<std::size_t>(ranks.size()));
   all[static_cast<std::size_t>(ranks.rank())] = own;
