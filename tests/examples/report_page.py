@@ -126,10 +126,12 @@ def main(work):
     none = fabricated(work + '/none', [])
     huge = fabricated(work + '/huge', [
         {'step': i, 'train_loss': 2 + math.sin(i / 1000) + (i == 12345) * 50, 'learning_rate': 1e-3} for i in range(1, 30001)])
-    for folder in (strange, one, none, huge):
+    near = fabricated(work + '/near', [{'step': 1, 'train_loss': 0.3}, {'step': 2, 'train_loss': 0.1 * 3}])
+    for folder in (strange, one, none, huge, near):
         call('report', folder)
     pages = [(first + '/report.html', 360), (work + '/two.html', 1400), (work + '/two.html', 360), (strange + '/report.html', 360),
-             (one + '/report.html', 800), (none + '/report.html', 360), (huge + '/report.html', 800)]
+             (one + '/report.html', 800), (none + '/report.html', 360), (huge + '/report.html', 800),
+             (near + '/report.html', 360)]
     found = looked_at(pages, work)
     for number, (page, width) in enumerate(pages):
         name = f'{page[len(work) + 1:]} at {width} px'
@@ -169,6 +171,7 @@ def main(work):
     check('bad steps and gaps', found[3]['marks'] == [1, 1] and found[3]['points']['train_loss'] == [2, 1], found[3])
     check('one point', found[4]['points']['train_loss'] == [1], found[4])
     check('no point', found[5]['points']['train_loss'] == [], found[5])
+    check('numbers that are equal up to rounding', found[7]['points']['train_loss'] == [2], found[7])
     most = found[6]['points']['train_loss'][0]
     check('a huge run is thinned out', 1000 < most <= 2000, most)
     check('its page is small', os.path.getsize(huge + '/report.html') < 400_000, os.path.getsize(huge + '/report.html'))
