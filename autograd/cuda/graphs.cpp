@@ -112,10 +112,10 @@ Graph::Graph(std::unique_ptr<GraphState> made) : state_(std::move(made)) {
 }
 
 Graph::~Graph() {
-  if (is_evicted()) return;
   DeviceState& state = used_device_state(state_->device);
-  static_cast<void>(cudaGraphExecDestroy(state_->exec));
   const std::lock_guard<std::mutex> lock(state.listing);
+  if (is_evicted()) return;
+  static_cast<void>(cudaGraphExecDestroy(state_->exec));
   state.graphs.erase(std::find(state.graphs.begin(), state.graphs.end(), state_.get()));
   if (state.graphs.empty() && state.captured == nullptr) drop_unused_segments(state);
 }
