@@ -313,3 +313,30 @@ TEST_CASE("rows under a large finite mask have the gradients of the plain formul
     }
   }
 }
+
+// As in the kernels for the CPU: 20 and 24 next to a mask whose neighbours are 64 away.
+TEST_CASE("a relative bias is added to the scores before a mask, however large that is") {
+  if (is_sanitized()) return;
+  const AttentionBy path("tensor_cores");
+  const ByTf32 tf32;
+  constexpr Index kQueries = 40, kKeys = 150, kWidth = 16;
+  Generator random(test_seed(41));
+  const Tensor query = Tensor::zeros({1, kQueries, 1, kWidth}, DType::f32, Device::cpu()),
+               key = Tensor::zeros({1, kKeys, 1, kWidth}, DType::f32, Device::cpu()),
+               value = as_type(host_normal({1, kKeys, 1, kWidth}, random), DType::bf16);
+  for (Index t = 0; t < kQueries; ++t) query.data<float>()[t * kWidth] = 1;
+  for (Index s = 0; s < kKeys; s += 3) key.data<float>()[s * kWidth] = 24;
+  AttentionOptions options;
+  options.scale = 1;
+  options.relative_bias = Tensor::full({1, 2 * kKeys - 1}, 20, DType::f32, Device::cpu());
+  options.mask = Tensor::full({1, kKeys}, -1e9, DType::f32, Device::cpu());
+  AttentionOptions without;
+  without.scale = 64;  // the same weights: all on the keys that are not zero
+  const Tensor expected = composed_attention(query, key, value.to(DType::f32), without);
+  for (const DType type : {DType::bf16, DType::f32}) {
+    CAPTURE(name_of(type));
+    const Tensor y = scaled_dot_product_attention(on_gpu(query.to(type)), on_gpu(key.to(type)),
+                                                  on_gpu(value.to(type)), options_on_gpu(options));
+    CHECK_BELOW(relative_error(readable(y), expected), 0x1p-6);
+  }
+}

@@ -109,6 +109,15 @@ TEST_CASE("sinks far above or below the scores neither overflow nor disappear") 
   }
 }
 
+// 50 and 100 next to a mask whose neighbours are 128 away: only their sum counts, and only if it is made first.
+TEST_CASE("a relative bias is added to the scores before a mask, however large that is") {
+  AttentionOptions options;
+  options.relative_bias = Tensor::full({1, 5}, 50, DType::f64);
+  options.mask = Tensor::full({1, 3}, -1e18, DType::f64);
+  const OpResult got = run_scores({50, 0, 0}, options, {options.mask, options.relative_bias});
+  CHECK_BELOW(deviation(got.y.item(), 1), 1e-14);
+}
+
 TEST_CASE("nothing in, nothing out; no keys give zeros; all gradients are zero") {
   Generator random(test_seed(38));
   for (const AttentionFunction path : kAttentionPaths) {
