@@ -83,13 +83,15 @@ ValidationPlan validation_plan(const LanguageOptions& options, Index validation_
 namespace {
 
 /// The choices of experts in the text's first window.
-LayerRecord choices_of_experts(const DecoderOnly& model, const TokenFile& text) {
+LayerRecord choices_of_experts(DecoderOnly& model, const TokenFile& text) {
   const Index length = std::min(model.config().context, text.size());
   const Tensor ids = Tensor::empty({1, length}, DType::i32);
   text.read(0, length, ids.data<std::int32_t>());
   const NoGradGuard pause;
   LayerRecord record;
+  model.eval();
   model.states(ids.to(model.device()), {}, {}, &record);
+  model.train();
   return record;
 }
 

@@ -131,6 +131,15 @@ TEST_CASE_FIXTURE(LanguageCase, "a batch of a prefix model is computed with its 
   CHECK(computed.counted < 48);
 }
 
+TEST_CASE_FIXTURE(LanguageCase, "the shares of experts are measured without dropout, and draw nothing") {
+  options.model.experts.experts = 4;
+  set_dropout(options.model, 0.5);
+  LanguageTask task(options, tiny_data(options, temporary), tiny_model(options), progress);
+  const Validation first = task.validate(progress), second = task.validate(progress);
+  CHECK(first.further == second.further);
+  for (const auto& [name, draws] : task.model().named_counters()) CHECK(*draws == 0);
+}
+
 TEST_CASE("validations are exact, estimates, or both; so is the closing one, but for its estimate") {
   const CapturedLog log;
   for (const std::string kind : {"exact", "estimate", "both"}) {
