@@ -261,28 +261,32 @@ CheckCase sublayer_case(CheckSetting& setting) {
 
 constexpr Index kExperts = 3;
 
-/// True if a token's second and third choice are so close that a step of the differences may exchange them.
-bool is_close_choice(Experts& layer, const Tensor& x) {
+/// True if the token's second and third choice are so close that a step of the differences may exchange them.
+bool is_close_choice(Experts& layer, const Tensor& token_1c) {
   constexpr double kLeastGap = 0.05;                         // a step changes logits by some thousandths
   const std::vector<Parameter> router = layer.parameters();  // its weight, then its bias
-  const Tensor logits_ne = matmul(x, transposed(router[0].value())) + router[1].value();
-  std::vector<double> logits = logits_ne.to(Device::cpu()).to(DType::f64).to_vector<double>();
-  for (auto token = logits.begin(); token != logits.end(); token += kExperts) {
-    std::sort(token, token + kExperts);
-    if (token[1] - token[0] < kLeastGap) return true;
-  }
-  return false;
+  const Tensor logits_1e = matmul(token_1c, transposed(router[0].value())) + router[1].value();
+  std::vector<double> logits = logits_1e.to(Device::cpu()).to(DType::f64).to_vector<double>();
+  std::sort(logits.begin(), logits.end());
+  return logits[1] - logits[0] < kLeastGap;
 }
 
-/// A mixture of experts with biases. Its gradient jumps where the choice changes, so the tokens are drawn
-/// again until no choice is close.
+/// A mixture of experts with biases. Its gradient jumps where the choice changes, so each token is drawn
+/// again until its choice is not close.
 CheckCase experts_case(CheckSetting& setting) {
   const Index width = setting.sizes.width;
   auto layer = std::make_shared<Experts>(FeedForwardConfig{width, 3, Unary::silu, 0, true, true},
                                          ExpertsConfig{kExperts, kExperts - 1}, setting.random);
   const Tensor x = setting.normal({setting.batch, setting.queries, width});
   CheckCase result = module_case(setting, layer, {{"x", x}}, [x](const Experts& of) { return of(x); });
-  while (is_close_choice(*layer, x)) setting.random.fill_normal(x, 0, 1);
+  const Tensor x_nc = reshape(x, {-1, width});
+  TensorList tokens;
+  for (Index n = 0; n < x_nc.size(0); ++n) {
+    const Tensor token_1c = slice(x_nc, 0, n, 1);
+    while (is_close_choice(*layer, token_1c)) setting.random.fill_normal(token_1c, 0, 1);
+    tokens.push_back(token_1c);
+  }
+  x.copy_from(reshape(concat(tokens, 0), x.shape()));
   return result;
 }
 

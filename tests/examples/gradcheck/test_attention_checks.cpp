@@ -100,6 +100,13 @@ TEST_CASE("a mode is chosen by its whole name, or for self- and cross-attention 
         "none of the layers named has any of the modes named; try --list");
 }
 
+TEST_CASE("tokens whose choice of experts is not close are found among any number of tokens") {
+  CheckSizes sizes;
+  sizes.queries = 600;
+  const CheckCase subject = selected_checks({"experts"}, {}).front().make(sizes, DType::f64);
+  CHECK(subject.inputs.front().second.size(1) == 600);
+}
+
 TEST_CASE("results as JSON hold every input's errors") {
   const AttentionCheck check = selected_checks({"matrices"}, {}).front();
   const auto json = results_json({run_check(check, {})}, {}, 1.5), row = json.at("checks").at(0);
