@@ -38,14 +38,14 @@ void first_rank_first(Communicator& ranks, const std::function<void()>& body) {
 std::string share_machine(Communicator& ranks, Compute& compute) {
   if (ranks.size() == 1) return {};
   const std::string host = host_name(), processors = allowed_processors();
-  const std::vector<std::string> hosts = ranks.gather(host);
+  // All ranks gather both, also where only some have a GPU, which require_same_training() refuses later.
+  const std::vector<std::string> hosts = ranks.gather(host), places = ranks.gather(host + " " + processors);
   if (compute.device.is_cuda()) {
     // A launcher may show each rank only its own GPU. NCCL refuses two ranks on one GPU.
     const auto on_this_machine = std::count(hosts.begin(), hosts.begin() + ranks.rank(), host);
     compute.device.index = static_cast<int>(on_this_machine % std::max(1, cuda::device_count()));
     return {};
   }
-  const std::vector<std::string> places = ranks.gather(host + " " + processors);
   const Index together = std::count(places.begin(), places.end(), host + " " + processors);
   const int quota = processor_quota();
   const Index allowed = std::count(processors.begin(), processors.end(), '1');

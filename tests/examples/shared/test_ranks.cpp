@@ -77,6 +77,15 @@ TEST_CASE("ranks of one machine divide its threads or GPUs, and are warned when 
   if (!before.empty()) setenv("OMP_NUM_THREADS", before.c_str(), 1);
 }
 
+TEST_CASE("ranks on different devices divide the machine by the same calls") {
+  as_ranks(2, [](Communicator& ranks) {
+    const Threads usual(7);
+    Compute compute{ranks.rank() == 0 ? Device::cpu() : Device::cuda()};
+    share_machine(ranks, compute);
+    CHECK(ranks.sum({1}) == std::vector<double>{2});
+  });
+}
+
 TEST_CASE("a rank that was started with other options is refused by the difference") {
   const auto state_of = [](int rank) {
     return nlohmann::ordered_json{{"options", {{"batch", rank == 2 ? 16 : 12}, {"seed", 1}}},
