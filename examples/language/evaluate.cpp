@@ -102,7 +102,7 @@ int evaluate(const EvaluateOptions& options) {
   progress.clear();
   if (options.json) {
     Json estimated = estimate.json();
-    if (batches > 1) estimated["standard_error"] = estimate.standard_error;
+    if (estimate.batches > 1) estimated["standard_error"] = estimate.standard_error;
     print("{}\n", Json({{"tokens", measure.file().size()},
                         {"exact", exact.json()},
                         {"estimated", std::move(estimated)}})
@@ -117,7 +117,7 @@ int evaluate(const EvaluateOptions& options) {
   if (compute.device.is_cuda()) progress.log(compute.usage_text());
   print("exact      {}\n", exact.to_string());
   print("estimated  {}{} (from {} of {} x {})\n", estimate.to_string(), estimate.error_text(),
-        number_of(batches, "random batch", "random batches"), batch,
+        number_of(estimate.batches, "random batch", "random batches"), batch,
         std::min(context, measure.file().size() - 1));
   return kExitSuccess;
 }
