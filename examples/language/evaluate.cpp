@@ -65,11 +65,11 @@ int evaluate(const EvaluateOptions& options) {
   const Compute compute = options.compute.chosen();
   use_threads(static_cast<int>(compute.threads));
   LanguageRun run = LanguageRun::load(options.run, options.average, options.tokenizer_model);
+  compute.apply(run.model);
   if (options.summary) {
     print("{}", summary_of(run.model));
     return kExitSuccess;
   }
-  compute.apply(run.model);
   const std::optional<LanguageOptions> trained = training_in(options.run);
   if (!trained && options.corpus.empty())
     throw Error(options.run + ": has a model but no text to measure it on; pass one with --corpus");
