@@ -86,7 +86,7 @@ int evaluate(const EvaluateOptions& options) {
 
   Progress progress;
   std::optional<ScratchFolder> scratch;
-  const TokenFile tokens = options.corpus.empty() ? tokens_of(*trained, options.run, options.part)
+  const TokenFile tokens = options.corpus.empty() ? tokens_of(*trained, base_of(options.run), options.part)
                                                   : encode_text(options.corpus, *run.tokenizer,
                                                                 scratch.emplace().file("tokens"), progress);
   const auto check = [&] {

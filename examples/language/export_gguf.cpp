@@ -26,7 +26,8 @@ void write_gguf(LanguageRun& run, const ExportOptions& options) {
   const Index rows = run.model.config().vocabulary;
   if (run.tokenizer->kind() == std::string("tokenizer_json")) {
     // As in llama.cpp's converter: the format can hold SentencePiece models, but not most of tokenizer.json.
-    const std::string& folder = options.tokenizer_model.empty() ? options.run : options.tokenizer_model;
+    const std::string folder =
+        options.tokenizer_model.empty() ? base_of(options.run) : options.tokenizer_model;
     const auto pieces = find_sentencepiece(folder);
     if (pieces && pieces->vocabulary_size() <= rows) run.tokenizer = pieces;
   }
