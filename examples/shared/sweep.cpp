@@ -209,6 +209,7 @@ SweepCommand::SweepCommand(CommandLine& line, int argc, const char* const* argv,
 /// Throws: Error or DataError with the message of a failed run
 int SweepCommand::execute() const {
   remember_interrupts();
+  signal(SIGCHLD, SIG_DFL);  // where it was ignored, runs would leave no exit codes
   say_at_interrupt(kStopping);
   const std::vector<SweepCase> cases = sweep_cases(words_);
   for (const std::string& word : options_)
