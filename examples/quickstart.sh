@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 run=runs/quickstart
 if [ $# -gt 0 ] && [ "${1#-}" = "$1" ]; then
-  run=$1
+  run=$(cd "$OLDPWD" && realpath -m -- "$1")
   shift
 fi
 
@@ -20,7 +20,7 @@ cmake --build --preset release -j "$(nproc)" --target train_translation
 program=build/release/examples/train_translation
 if [ -e "$run/checkpoint.safetensors" ]; then
   [ $# -eq 0 ] || echo "$run goes on with its own options; not used: $*" >&2
-  "$program" train --run "$run" --resume  # a second call goes on, or finds the training finished
+  "$program" train --run "$run" --resume  # a second call goes on, or finds the run finished
 else
   "$program" train --run "$run" --preset quickstart "$@"
 fi
