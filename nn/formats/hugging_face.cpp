@@ -42,11 +42,11 @@ void choose_synonyms(const SafetensorsFolder& files, const TensorNames& names, F
 void divide_as_found(const SafetensorsFolder& files, ForeignParameter& parameter) {
   Index found = 0, wanted = 0;
   for (const ForeignPart& part : parameter.parts) {
-    if (part.taps == 0 || !files.contains(part.name)) return;
+    if (part.taps == 0 || !files.contains(part.name) || files.shape(part.name).rank() == 0) return;
     wanted += part.shape[0], found += files.shape(part.name)[0];
   }
   if (found != wanted) return;
-  for (ForeignPart& part : parameter.parts) part.shape = files.shape(part.name);
+  for (ForeignPart& part : parameter.parts) part.shape.set(0, files.shape(part.name)[0]);
 }
 
 bool are_same(const SafetensorsFolder& files, const std::string& one, const std::string& other) {

@@ -265,6 +265,17 @@ TEST_CASE("tensors that are missing, superfluous, of another shape or type are n
         std::string::npos);
   sizes.replace("config.json", "\"hidden_size\": 18", "\"hidden_size\": 36");
   CHECK(sizes.refusal().find("\n  and 11 more") != std::string::npos);
+  const Copy<> taps("olmo_hybrid");
+  taps.rewrite([](NamedTensors& tensors) {
+    for (auto& [name, value] : tensors) {
+      if (name == "model.layers.0.linear_attn.q_conv1d.weight") value = Tensor::zeros({20, 1, 2});
+      if (name == "model.layers.2.linear_attn.q_conv1d.weight") value = Tensor::zeros(Shape());
+    }
+  });
+  CHECK(taps.refusal() ==
+        "/model.safetensors: the weights do not fit the model:\n"
+        "  model.layers.0.linear_attn.q_conv1d.weight is [20,1,2] in the file and [20,1,3] in the model\n"
+        "  model.layers.2.linear_attn.q_conv1d.weight is [] in the file and [20,1,3] in the model");
 }
 
 TEST_CASE("biases without their field in the configuration are not silently dropped") {
