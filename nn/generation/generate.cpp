@@ -34,9 +34,9 @@ template <class Search>
 std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
                                    const std::vector<TokenIds>& sources, const SearchConfig& config,
                                    const Search& search) {
-  if (config.beam < 1 || config.batch < 1)
-    throw Error(format("[{}] beam and batch must be at least 1; got beam={}, batch={}", op, config.beam,
-                       config.batch));
+  if (config.beam < 1 || config.n_best < 1 || config.batch < 1)
+    throw Error(format("[{}] beam, n_best and batch must be at least 1; got beam={}, n_best={}, batch={}", op,
+                       config.beam, config.n_best, config.batch));
   const EncoderDecoderConfig& of = model.config();
   const Index last_position =  // for outputs; 0 for no limit
       of.positions == PositionKind::rotary ? of.layer.attention.rotations.max_positions : 0;

@@ -243,11 +243,15 @@ TEST_CASE("sources that are too long, and a beam of nothing, are refused") {
                        "model with a larger max_length",
                        ShapeError);
   CHECK(message_of<Error>([&] { beam_search(model, {{4}}, search_config(0)); }) ==
-        "[beam_search] beam and batch must be at least 1; got beam=0, batch=64");
+        "[beam_search] beam, n_best and batch must be at least 1; got beam=0, n_best=1, batch=64");
   SearchConfig more = search_config(3);
   more.n_best = 4;
   CHECK(message_of<Error>([&] { beam_search(model, {{4}}, more); }) ==
         "[beam_search] n_best must be from 1 to beam; got n_best=4, beam=3; try a larger beam");
+  SearchConfig none;
+  none.n_best = 0;
+  CHECK(message_of<Error>([&] { sample(model, {{4}}, {}, none); }) ==
+        "[sample] beam, n_best and batch must be at least 1; got beam=1, n_best=0, batch=64");
   CHECK(message_of<ShapeError>([&] { beam_search(model, {{7}}); }).find("[embedding]") == 0);
 }
 
