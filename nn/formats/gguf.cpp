@@ -99,7 +99,7 @@ std::string encoded(const std::string& where, const float* x, Index count, GgufT
             format("{} has {}, which blocks of 8 bits cannot hold; try --type f16", where, x[i]));
       most = std::max(most, std::fabs(x[i]));
     }
-    const float scale = most / 127, inverse = scale > 0 ? 1 / scale : 0;
+    const float scale = most / 127, inverse = std::isnormal(scale) ? 1 / scale : 0;
     put(bytes, checked_half(where, scale));
     for (Index i = block; i < block + kBlock; ++i)
       put(bytes, static_cast<std::int8_t>(std::round(x[i] * inverse)));

@@ -56,6 +56,8 @@ TEST_CASE("blocks of 8-bit values have the scale of their greatest") {
   expected.resize(68, '\0');
   CHECK(file.tensors.at("x").type == 8);
   CHECK(file.tensors.at("x").bytes == expected);
+  x.data<float>()[1] = 1e-38f, x.data<float>()[2] = x.data<float>()[3] = 0;  // a scale without a reciprocal
+  CHECK(GgufReader(saved({}, {{"x", x, GgufType::q8_0}})).tensors.at("x").bytes == std::string(68, '\0'));
 }
 
 TEST_CASE("half precision is rounded to the nearest, ties to even") {
