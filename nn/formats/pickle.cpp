@@ -12,6 +12,7 @@ namespace {
 using Kind = PickleValue::Kind;
 
 constexpr int kMostDepth = 8;
+constexpr std::size_t kMostItems = 64;        // of a tuple, as many as PyTorch's tensors have axes
 constexpr std::size_t kMostValues = 1 << 21;  // of 100 bytes each; a tensor has some 15
 
 /// The machine that runs a program: a stack, marks on it, and a memo of values.
@@ -100,6 +101,7 @@ class Unpickler {
     PickleValue tuple{Kind::tuple};
     for (const PickleValuePtr& item : items) tuple.depth = std::max(tuple.depth, item->depth + 1);
     if (tuple.depth > kMostDepth) throw CheckpointError("has tuples nested too deeply");
+    if (items.size() > kMostItems) throw CheckpointError("has a tuple of too many values");
     tuple.items = std::move(items);
     push(std::move(tuple));
   }
@@ -147,7 +149,7 @@ class Unpickler {
   void put_pairs(const std::vector<PickleValuePtr>& pairs) {
     top();
     for (std::size_t i = 0; i + 1 < pairs.size(); i += 2)
-      if (pairs[i + 1]->kind == Kind::tensor) result_.tensors.emplace_back(pairs[i]->text, pairs[i + 1]);
+      if (pairs[i + 1]->kind == Kind::tensor) result_.tensors.emplace_back(pairs[i], pairs[i + 1]);
   }
 
   std::string_view bytes_;

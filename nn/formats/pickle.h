@@ -28,8 +28,8 @@ using PickleValuePtr = std::shared_ptr<const PickleValue>;
 /// The values in a file of Python's pickle, as far as torch.save uses it for named tensors. No function is
 /// called: a tensor is known by the arguments of torch._utils._rebuild_tensor_v2.
 struct Pickle {
-  std::vector<std::pair<std::string, PickleValuePtr>> tensors;  ///< of all dictionaries, with their keys
-  std::vector<PickleValuePtr> listed;                           ///< the items of all lists
+  std::vector<std::pair<PickleValuePtr, PickleValuePtr>> tensors;  ///< of all dictionaries, after their keys
+  std::vector<PickleValuePtr> listed;                              ///< the items of all lists
   std::vector<PickleValuePtr> objects;  ///< the tuples that represent persistent objects
   std::size_t end = 0;                  ///< the offset after the program
 

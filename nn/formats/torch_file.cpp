@@ -123,8 +123,9 @@ SafetensorsFile SafetensorsFile::open_torch(const std::string& path) {
     const Pickle pickle = head.compare(0, kLegacy.size(), kLegacy) == 0
                               ? read_legacy(file.file_, head, bytes_of_shape, storages)
                               : read_archive(file.file_, storages);
-    for (const auto& [name, tensor] : pickle.tensors)
-      naming("tensor '" + name + "'", [&] { add(name, *tensor, storages); });
+    for (const auto& [key, tensor] : pickle.tensors)
+      naming("tensor '" + key->text + "'",
+             [&, &name = key->text, &value = *tensor] { add(name, value, storages); });
     if (file.entries_.empty()) throw CheckpointError("has no dictionary of tensors");
   });
   return file;

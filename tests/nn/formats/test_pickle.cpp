@@ -39,5 +39,6 @@ TEST_CASE("programs that are damaged or call anything are refused") {
         "has an object of os system, and only dictionaries of tensors are read");
   CHECK(pickle_refusal("\x81") == "has the unknown instruction 129");
   CHECK(pickle_refusal(")" + std::string(1000, '\x85') + ".") == "has tuples nested too deeply");
+  CHECK(pickle_refusal("(" + std::string(100, 'N') + "t.") == "has a tuple of too many values");
   CHECK(pickle_refusal(std::string(5 << 20, 'N')) == "has too many values");
 }
