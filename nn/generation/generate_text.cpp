@@ -22,19 +22,19 @@ void check(const DecoderOnlyConfig& model, const TokenIds& prompt, const TextGen
         "[generate_text] samples must be positive and max_tokens not negative; got samples={}, max_tokens={}",
         config.samples, config.max_tokens));
   }
-  const bool is_rotary = model.positions == PositionKind::rotary, is_endless = !has_table(model.positions);
   // The last drawn token needs no position.
   const Index length = static_cast<Index>(prompt.size()), drawn = std::max<Index>(config.max_tokens - 1, 0),
               all = length + std::min(drawn, std::numeric_limits<Index>::max() - length);
-  const Index positions = is_endless ? all : std::min(all, model.context);
+  const Index positions = has_table(model.positions) ? std::min(all, model.context) : all;
   const auto require = [&](Index most, const char* rule) {
     if (most == 0 || positions <= most) return;
     throw ShapeError(format("[generate_text] {} {}; got a prompt of {} and max_tokens={}; try fewer", rule,
                             number_of(most, "token"), prompt.size(), config.max_tokens));
   };
-  const AttentionConfig attention = model.attention_config().resolved();
-  if (is_rotary || attention.rotary_width > 0)
-    require(attention.rotations.max_positions, "the model's rotary positions are for");
+  Index layer = 0;
+  while (layer < model.layers && !model.rotates(layer)) ++layer;
+  if (layer < model.layers)
+    require(model.attention.rotations.max_positions, "the model's rotary positions are for");
   if (config.cache) require(config.cache->capacity, "the cache has room for");
 }
 

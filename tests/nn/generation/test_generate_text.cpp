@@ -176,6 +176,14 @@ TEST_CASE("text that exceeds the model's positions or the cache is refused befor
           generated(language_model(latent), prompt, greedy(20));
         }).find("[generate_text] the model's rotary positions are for 8 tokens") == 0);
   CHECK(generated(language_model(latent), prompt, greedy(5)).front().size() == 5);
+  latent.attention = AttentionConfig("gla", 4), latent.attention.rotations.max_positions = 8;
+  latent.attention_pattern = "DF", latent.full_attention = "mla";  // the second layer alone has rotary keys
+  CHECK(message_of<ShapeError>([&] {
+          generated(language_model(latent), prompt, greedy(20));
+        }).find("[generate_text] the model's rotary positions are for 8 tokens") == 0);
+  DecoderOnlyConfig state = language_config({"kda", PositionKind::rotary}, 9);
+  state.attention.rotations.max_positions = 3;  // which rotate nothing
+  CHECK(generated(language_model(state), prompt, greedy(5)).front().size() == 5);
 }
 
 TEST_CASE_FIXTURE(SingleThread, "bad numbers and prompts outside the vocabulary are refused") {
