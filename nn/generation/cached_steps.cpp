@@ -61,6 +61,7 @@ void CachedSteps::reorder(const std::vector<std::int32_t>& rows) {
 
 void CachedSteps::forget() {
   if (LayerCaches* held = caches()) held->clear();
+  held_.clear();  // the caches may return to the same addresses with another room
 }
 
 bool CachedSteps::has_places(Index tokens) {
