@@ -55,7 +55,12 @@ void CachedSteps::reorder(const std::vector<std::int32_t>& rows) {
   std::vector<TokenIds> next;
   next.reserve(rows.size());
   for (const std::int32_t row : rows) next.push_back(rows_[static_cast<std::size_t>(row)]);
-  reorder_kept(rows);
+  try {
+    reorder_kept(rows);
+  } catch (...) {
+    forget();  // of the layers, only the first may have their new order
+    throw;
+  }
   rows_ = std::move(next);
 }
 
