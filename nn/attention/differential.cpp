@@ -7,7 +7,6 @@
 #include <tapeformer/nn/attention/differential.h>
 #include <tapeformer/nn/initialization.h>
 
-#include <algorithm>
 #include <cmath>
 
 namespace tapeformer {
@@ -28,7 +27,7 @@ Tensor halves_apart(const Tensor& query) {
 Tensor for_pairs(const Tensor& mask, Index heads) {
   if (!mask.defined() || mask.rank() < 3 || mask.size(-3) != heads || heads == 1) return mask;
   if (mask.dtype() == DType::boolean) return for_pairs(mask.to(DType::f32), heads).to(DType::boolean);
-  const Index T = mask.size(-2), S = mask.size(-1), B = mask.elements() / std::max<Index>(heads * T * S, 1);
+  const Index T = mask.size(-2), S = mask.size(-1), B = mask.rank() == 3 ? 1 : mask.size(0);
   const Tensor both = broadcast_to(reshape(mask, {B, heads, 1, T, S}), {B, heads, 2, T, S});
   return reshape(both, mask.rank() == 3 ? Shape{2 * heads, T, S} : Shape{B, 2 * heads, T, S});
 }
