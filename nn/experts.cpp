@@ -13,6 +13,12 @@
 namespace tapeformer {
 namespace {
 
+/// Scales rows to sum to 1. Sigmoids that are all 0 stay so, as in transformers.
+Tensor shares_of(const Tensor& scores) {
+  constexpr double kSmallest = 1e-20;
+  return scores / (sum(scores, {1}, true) + kSmallest);
+}
+
 FeedForwardConfig with_hidden(FeedForwardConfig config, Index hidden) {
   config.hidden = hidden;
   return config;
@@ -113,7 +119,7 @@ Tensor Experts::operator()(const Tensor& x, LayerRecord* record) const {
       biased(expert_linear(hidden_mf, reshape(down_, {E, C, -1}), choice.starts), down_bias_, choice);
 
   Tensor weights_nk1 = embedding(reshape(scores_ne, {-1, 1}), choice.places);
-  if (config_.normalized) weights_nk1 = weights_nk1 / sum(weights_nk1, {1}, true);
+  if (config_.normalized) weights_nk1 = shares_of(weights_nk1);
   if (config_.scale != 1) weights_nk1 = weights_nk1 * config_.scale;
   Tensor y_nc = sum(embedding(y_mc, choice.rows) * cast(weights_nk1, x.dtype()), {1});
   if (shared_) {
@@ -128,7 +134,7 @@ Tensor Experts::operator()(const Tensor& x, LayerRecord* record) const {
       Tensor& losses = record->router_losses;
       losses = losses.defined() ? losses + weight * loss : weight * loss;
     };
-    const Tensor shares_ne = scores_ne / sum(scores_ne, {1}, true);
+    const Tensor shares_ne = shares_of(scores_ne);
     const auto count = static_cast<double>(E);
     if (has_bias) {
       const Tensor bias = cast(choice_bias_, scores_ne.dtype());

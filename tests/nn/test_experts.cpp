@@ -90,6 +90,13 @@ TEST_CASE("each token gets the weighted sum of its experts' networks, whose weig
   }
 }
 
+TEST_CASE("a token whose scores are all 0 gets nothing from its experts") {
+  Experts layer = random_experts({4, 2, RouterScores::sigmoid}, true, true);
+  set_parameter(layer, "router.bias", Tensor::full({4}, -1e4, DType::f64));
+  const Tensor y = layer(random_values({kRowCount, kStates}, 4));
+  CHECK(sum(y * y).item() == 0);
+}
+
 TEST_CASE("biases change the choice and not the weights, and train towards equal loads at no loss") {
   ExpertsConfig config{4, 2, RouterScores::sigmoid};
   config.balance = RouterBalance::bias, config.balance_loss = 0.5;
