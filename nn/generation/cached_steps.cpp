@@ -61,6 +61,7 @@ void CachedSteps::reorder(const std::vector<std::int32_t>& rows) {
     forget();  // of the layers, only the first may have their new order
     throw;
   }
+  if (next.size() != rows_.size()) held_.clear();  // all caches move: see forget()
   rows_ = std::move(next);
 }
 
