@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
 #include <system_error>
 #include <utility>
 
@@ -24,9 +25,12 @@ namespace files = std::filesystem;
 PartialFolder::PartialFolder(const std::string& folder, std::vector<std::string> names)
     : names_(std::move(names)), folder_(files::path(folder + "/").parent_path()) {
   partial_ = folder_.string() + ".partial";
-  std::error_code error;
-  if (files::exists(folder_, error) &&
-      !(files::is_directory(folder_, error) && files::is_empty(folder_, error))) {
+  std::error_code error, ignored;
+  // An empty folder makes way now: a link to one, or a disk mounted there, would refuse finish().
+  if (files::exists(files::symlink_status(folder_, ignored)) && rmdir(folder_.c_str()) != 0) {
+    const std::string reason = std::strerror(errno);
+    if (files::is_directory(folder_, ignored) && files::is_empty(folder_, ignored))
+      throw DataError(folder_, 0, "cannot be replaced: " + reason + "; try a folder within it");
     throw DataError(folder_, 0, "already exists; try another folder, or remove it");
   }
   if (folder_.has_parent_path()) files::create_directories(folder_.parent_path(), error);

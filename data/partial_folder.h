@@ -14,7 +14,9 @@ class PartialFolder {
  public:
   /// `names` are the files that may be written into it. Others are never removed: FOLDER.partial may be
   /// another folder of that name.
-  /// Throws: DataError if FOLDER holds something already, cannot be made, or is being made by another process
+  /// An empty FOLDER is removed.
+  /// Throws: DataError if FOLDER holds something already, is a link or the root of a mounted disk, cannot be
+  ///         made, or is being made by another process
   PartialFolder(const std::string& folder, std::vector<std::string> names);
   ~PartialFolder();
   PartialFolder(const PartialFolder&) = delete;

@@ -58,6 +58,7 @@ TEST_CASE_FIXTURE(InFolder, "a folder that holds something, or is being made, is
   const std::string path = folder.file("made");
   fs::create_directory(path);
   CHECK(refusal(path) == "nothing was thrown");
+  fs::create_directory(path);
   write_bytes(path + "/mine", "mine");
   CHECK(refusal(path) == path + ": already exists; try another folder, or remove it");
   const std::string other = folder.file("other");
@@ -67,4 +68,16 @@ TEST_CASE_FIXTURE(InFolder, "a folder that holds something, or is being made, is
   CHECK(fs::exists(first.path()));
   const std::string longest = folder.file(std::string(255, 'x'));  // too long with .partial at its end
   CHECK(refusal(longest) == longest + ": cannot be made: File name too long");
+}
+
+TEST_CASE_FIXTURE(InFolder, "an empty folder that cannot be replaced is refused before the work") {
+  const std::string empty = folder.file("empty"), link = folder.file("link");
+  fs::create_directory(empty);
+  fs::create_directory_symlink(empty, link);
+  CHECK(refusal(link) == link + ": cannot be replaced: Not a directory; try a folder within it");
+  CHECK(refusal(empty + "/.") == empty + "/.: cannot be replaced: Invalid argument; try a folder within it");
+  CHECK(fs::is_empty(link));
+  fs::remove(empty);
+  CHECK(refusal(link) == link + ": already exists; try another folder, or remove it");
+  CHECK(fs::is_symlink(link));
 }
