@@ -26,7 +26,7 @@ class SentencePieceTextTokenizer : public Tokenizer {
         !example.empty() &&
         model_.library().IdToPiece(example[0]).compare(0, kSentencePieceSpace.size(), kSentencePieceSpace) ==
             0;
-    lead_ = model_.encode("\n").size();
+    lead_ = model_.encode("\n");
     cuts_ = keeps_white_space() && std::all_of(bytes_.begin(), bytes_.end(), [](const std::string& bytes) {
               return bytes == "\n" || bytes.find('\n') == std::string::npos;
             });
@@ -89,16 +89,20 @@ class SentencePieceTextTokenizer : public Tokenizer {
     return head.size() < kLongestPart ? head.size() : head.size() - unfinished_utf8(head);
   }
 
-  /// Encodes each part after a line end, where the library puts no space, and drops the ids of that line end,
-  /// which are the same whatever follows, because no other piece contains a line end.
+  /// Encodes each part after a line end, where the library puts no space, and drops the ids of that line end.
+  /// If a longer piece has taken the line end, the part is encoded by itself.
   void append_rest(std::string_view text, std::vector<std::int32_t>& ids) const {
     std::string line;
     while (!text.empty()) {
-      const std::size_t part = first_part(text);
-      line.assign(1, '\n').append(text.substr(0, part));
-      const std::vector<std::int32_t> found = model_.encode(line);
-      ids.insert(ids.end(), found.begin() + static_cast<std::ptrdiff_t>(lead_), found.end());
-      text.remove_prefix(part);
+      const std::string_view part = text.substr(0, first_part(text));
+      std::vector<std::int32_t> found = model_.encode(line.assign(1, '\n').append(part));
+      const auto [lead, rest] = std::mismatch(lead_.begin(), lead_.end(), found.begin(), found.end());
+      if (lead == lead_.end())
+        found.erase(found.begin(), rest);
+      else
+        found = model_.encode(part);
+      ids.insert(ids.end(), found.begin(), found.end());
+      text.remove_prefix(part.size());
     }
   }
 
@@ -113,8 +117,8 @@ class SentencePieceTextTokenizer : public Tokenizer {
   SentencePieceModel model_;
   std::vector<std::string> bytes_;  // by id
   bool adds_space_ = false;
-  bool cuts_ = false;     // whether a text may be encoded in parts
-  std::size_t lead_ = 0;  // ids of "\n", with the space before it
+  bool cuts_ = false;               // whether a text may be encoded in parts
+  std::vector<std::int32_t> lead_;  // the ids of "\n", with the space before it
 };
 
 /// The trainer ignores longer sentences.

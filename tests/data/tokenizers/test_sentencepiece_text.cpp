@@ -180,6 +180,22 @@ TEST_CASE("a model that changes white space or has longer pieces with line ends 
   }
 }
 
+TEST_CASE("what follows a prefix keeps its line end if the model has longer pieces with line ends") {
+  const std::string model = train_sentencepiece({{"model_type", "bpe"},
+                                                 {"vocab_size", "320"},
+                                                 {"byte_fallback", "true"},
+                                                 {"add_dummy_prefix", "false"},
+                                                 {"user_defined_symbols", "\n\n"}},
+                                                {kStory.substr(0, 51)});
+  const auto tokenizer = text_sentencepiece().read(model, "m");
+  for (const char* const text : {"\n", "\nthe dog", "\n\n\nthe", "the\n\n dog"}) {
+    CAPTURE(text);
+    Ids rest;
+    tokenizer->encode_rest(text, rest);
+    CHECK(rest == tokenizer->encode(text));
+  }
+}
+
 TEST_CASE("from a text that is too long to learn from, evenly spread lines are taken") {
   std::string text;
   for (int i = 0; i < 1000; ++i) text += "line " + std::to_string(1000 + i) + "\n\n";
