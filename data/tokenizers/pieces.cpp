@@ -123,6 +123,7 @@ std::unique_ptr<Tokenizer> train_pieces(const PieceForm& form, const TextSource&
   }
   std::unordered_map<std::string, Index> counts;
   sentences([&](std::string_view sentence) {
+    check_utf8(sentence, form.name);
     if (!sentence.empty())
       form.split(sentence, [&](std::string_view piece) { ++counts[std::string(piece)]; });
   });

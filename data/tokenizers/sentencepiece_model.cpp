@@ -5,6 +5,7 @@
 #include <tapeformer/data/tokenizers/json/precompiled.h>
 #include <tapeformer/data/tokenizers/protocol_buffer.h>
 #include <tapeformer/data/tokenizers/sentencepiece_model.h>
+#include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/data/tokenizers/utf8.h>
 
 namespace tapeformer {
@@ -83,6 +84,7 @@ std::string SentencePieceModel::text_of(std::int32_t id) const {
 
 std::string train_sentencepiece(std::unordered_map<std::string, std::string> options,
                                 const std::vector<std::string>& sentences) {
+  for (const std::string& sentence : sentences) check_utf8(sentence, "SentencePiece");
   // With one thread the model is a function of the sentences alone. The identity normalisation and keeping
   // every space make decoding exact.
   options.insert({{"normalization_rule_name", "identity"},

@@ -78,7 +78,14 @@ TEST_CASE("a damaged or foreign file is refused with what is wrong") {
   CHECK_THROWS_AS(trained("word")->decode({5000}), DataError);
 }
 
-TEST_CASE("training without text, or with an impossible size, is refused") {
+TEST_CASE("training without text, on other bytes, or with an impossible size, is refused") {
+  for (const char* kind : {"word", "space", "character", "bpe", "unigram", "marian"}) {
+    CAPTURE(kind);
+    const std::string refused = message_of<DataError>([&] {
+      tokenizer_kind(sentence_tokenizers(), kind).train(text_in({"the cat", "a\xc3"}), 400);
+    });
+    CHECK(refused.find("must be UTF-8; got something else at byte 1") != std::string::npos);
+  }
   for (const char* kind : kExactKinds) {
     CHECK_THROWS_AS(tokenizer_kind(sentence_tokenizers(), kind).train(text_in({}), 400), DataError);
     CHECK_THROWS_AS(trained(kind, 4), DataError);
