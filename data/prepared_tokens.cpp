@@ -13,6 +13,11 @@ namespace {
 constexpr const char *kTokenizer = "tokenizer", *kTrain = "train.tokens", *kValidation = "validation.tokens",
                      *kTrainAnswers = "train.answers", *kValidationAnswers = "validation.answers";
 
+/// The folder, before all of its files are there.
+PartialFolder partial_folder(const std::string& folder) {
+  return {folder, {kTokenizer, kTrain, kTrainAnswers, kValidation, kValidationAnswers}};
+}
+
 /// Encodes documents that arrive in pieces; the ids are those of each whole text.
 class PieceEncoder {
  public:
@@ -96,7 +101,7 @@ void encode_instructions(const std::vector<Instruction>& instructions, const Tok
 PreparedTokens write_parts(const Tokenizer& tokenizer, const std::string& folder,
                            const std::vector<std::pair<const char*, WriteTokens>>& parts) {
   const std::string content = tokenizer.serialize();
-  PartialFolder partial(folder, {kTokenizer, kTrain, kTrainAnswers, kValidation, kValidationAnswers});
+  PartialFolder partial = partial_folder(folder);
   for (const auto& [name, write] : parts) {
     const bool marks = name == kTrainAnswers || name == kValidationAnswers;
     TokenFileWriter writer(partial.file(name), marks ? 2 : tokenizer.vocabulary_size(), hash_text(content),
@@ -126,6 +131,8 @@ PreparedTokens PreparedTokens::open(const std::string& folder) {
   }
   return tokens;
 }
+
+void check_unprepared(const std::string& folder) { partial_folder(folder); }
 
 PreparedTokens write_prepared_tokens(const Tokenizer& tokenizer, const std::string& folder,
                                      const WriteTokens& train, const WriteTokens& validation) {

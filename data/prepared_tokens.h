@@ -22,6 +22,9 @@ struct PreparedTokens {
   static PreparedTokens open(const std::string& folder);
 };
 
+/// Throws as write_prepared_tokens() would, as far as that is known before anything is written.
+void check_unprepared(const std::string& folder);
+
 /// Appends the ids of one part to its token file.
 using WriteTokens = std::function<void(TokenFileWriter& writer)>;
 

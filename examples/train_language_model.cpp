@@ -62,6 +62,7 @@ int prepare(const PrepareOptions& options, const Command& command) {
   say_at_interrupt(kStopping);
   options.data.check();
   options.data.refuse_ignored(command);
+  check_unprepared(options.output);  // before a tokenizer is made
   Progress progress;
   const LanguageData data = prepare_corpus(options.data, nullptr, options.output, progress);
   print("{}: {} tokens to train on, {} to validate on; a {} tokenizer of {}\n", options.output,

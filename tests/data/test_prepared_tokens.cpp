@@ -153,6 +153,14 @@ TEST_CASE_FIXTURE(InFolder, "an interrupted or failed preparation leaves nothing
   CHECK(folder.count() == 0);
 }
 
+TEST_CASE_FIXTURE(InFolder,
+                  "whether a folder can be prepared is known before the work, which leaves nothing") {
+  check_unprepared(folder.file("tokens"));
+  CHECK(folder.count() == 0);
+  write_bytes(folder.file("tokens"), "mine");
+  CHECK_THROWS_AS(check_unprepared(folder.file("tokens")), DataError);
+}
+
 TEST_CASE_FIXTURE(InFolder, "a text that the tokenizer does not take is named") {
   write_bytes(folder.file("1"), "fine\nfine");
   write_bytes(folder.file("2"), "good\n" + std::string(2'000'000, 'x') + "\n?\n");

@@ -133,7 +133,7 @@ check "files of llm.c are read" sh -c \
   "cmp '$work/prepared/train.tokens' '$work/back/train.tokens' && cmp '$work/prepared/validation.tokens' '$work/back/validation.tokens'"
 refuses "tokens without a tokenizer" "--tokenizer-model" tokens --train "$work/train.bin" --validation "$work/train.bin" \
   --output "$work/none"
-refuses "preparing into a folder that is there" "already" prepare --corpus "$work/text" --output "$work/prepared"
+refuses "preparing into a folder that is there" "already" prepare --corpus "$work/nothere" --output "$work/prepared"
 trains "a training on prepared tokens" "$work/bpe" "${sizes[@]}" --steps 12 --tokens "$work/prepared"
 train "$work/direct" "${small[@]}" --tokenizer bpe --vocabulary 300
 check "the same text, not prepared before, gives the same weights" \
