@@ -32,7 +32,9 @@ class ControlledTokenizer : public Tokenizer {
       if (token.id >= plain_->vocabulary_size() + static_cast<Index>(added_.tokens().size() + kMostGaps))
         throw tokenizer_json::UnsupportedPart{
             format("the added token \"{}\" with the id {}, far from the others", token.content, token.id)};
-      texts_[token.id] = token.is_special ? "" : token.content;
+      std::string text = token.id < plain_->vocabulary_size() ? plain_->bytes_of(token.id) : "";
+      if (text.empty()) text = token.content;
+      texts_[token.id] = token.is_special ? "" : text;
       size_ = std::max<Index>(size_, token.id + Index{1});
     }
     if (controls_.begin) check_token(*controls_.begin, size_);

@@ -54,6 +54,16 @@ TEST_CASE("added tokens are found in every text, and decode to their text or to 
   CHECK(added_tokens(*plain).empty());
 }
 
+TEST_CASE("an added token that the tokenizer has as a piece decodes as that piece") {
+  auto plain = train_sentencepiece_tokenizer(kCats, 280);
+  const std::int32_t id = plain->find("\u2581").value();
+  TokenizerControls controls = TokenizerControls::of(*plain);
+  controls.added.push_back({{"id", id}, {"content", "\u2581"}, {"special", false}});
+  const auto tokenizer = with_controls(std::move(plain), controls, "it");
+  CHECK(tokenizer->bytes_of(id) == " ");
+  CHECK(tokenizer->decode({id, id}) == "  ");
+}
+
 TEST_CASE("text after an added token starts again or continues") {
   const auto plain = train_sentencepiece_tokenizer(kCats, 280);
   for (const bool restarts : {false, true}) {
