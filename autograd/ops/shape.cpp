@@ -216,6 +216,8 @@ Tensor gather(const Tensor& x, int axis, const Tensor& index) {
 
 Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, Index size) {
   const int at = x.shape().checked_axis(axis);
+  require(index.shape() == x.shape(), "scatter_add", "index must have the shape of x",
+          {{"x", x}, {"index", index}});
   check_index("scatter_add", x, at, index, size);
   Tensor y = Tensor::empty(with_size(x.shape(), at, size), x.dtype(), x.device());
   const Index outer = x.shape().elements(0, at), inner = x.shape().elements(at + 1, x.rank());

@@ -33,6 +33,8 @@ Tensor pad(const Tensor& x, int axis, Index from, Index size);
 /// Throws:  ShapeError if shapes do not fit or an index is outside [0, N)
 Tensor gather(const Tensor& x, int axis, const Tensor& index);
 /// Adds x's elements to zeros of size `size` along `axis`; the gradient of gather.
+/// Shapes:  index i32, as x -> y as x except along `axis`
+/// Throws:  ShapeError if shapes do not fit or an index is outside [0, size)
 Tensor scatter_add(const Tensor& x, int axis, const Tensor& index, Index size);
 
 }  // namespace tapeformer

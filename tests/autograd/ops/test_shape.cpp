@@ -232,6 +232,9 @@ TEST_CASE("errors name the rule and the shapes") {
             [&] {
               return gather(x, 1, Tensor::full({2, 1}, index, DType::i32));
             });
+  refused("[scatter_add] index must have the shape of x; got x=f32[2,3], index=i32[2,4]", [&] {
+    return scatter_add(x, 1, Tensor::zeros({2, 4}, DType::i32), 3);
+  });
 }
 
 TEST_CASE("gather and the selection of whole rows agree with PyTorch") {
