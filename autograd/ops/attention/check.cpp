@@ -165,13 +165,13 @@ void check_options(const Call& call, const AttentionOptions& options) {
     check_key_lengths(kernels::IdRange{0, options.key_span > 1 ? kernels::IdRange::kNone : call.S + 1});
   }
   const Named spans[] = {{"key_stride", options.key_stride}, {"key_span", options.key_span}};
-  const bool is_spanned = options.key_span > 1, is_plain = options.window_before == kUnlimited &&
-                                                           options.window_after == kUnlimited && !packed &&
-                                                           !options.prefix_lengths.defined();
+  const bool is_spanned = options.key_span > 1,
+             is_plain = options.window_before == kUnlimited && options.window_after == kUnlimited &&
+                        !packed && !options.prefix_lengths.defined() && !options.relative_bias.defined();
   call.require(options.key_stride > 0 && options.key_span >= options.key_stride &&
                    (!is_spanned || (is_plain && options.causal && options.key_lengths.defined())),
                "keys that cover several positions need a causal mask and key_lengths, and exclude "
-               "windows, prefixes and packed sequences",
+               "windows, prefixes, packed sequences and relative biases",
                "key_stride=1, key_span=1 for a key per position", spans);
   if (options.prefix_lengths.defined()) {
     check_lengths(call, "prefix_lengths", options.prefix_lengths, count,

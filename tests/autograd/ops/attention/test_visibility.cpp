@@ -147,13 +147,14 @@ TEST_CASE("what spans of keys need and exclude is named") {
         message_of<ShapeError>([&] { scaled_dot_product_attention(x, x, x, options); });
     return message.find(
                "[scaled_dot_product_attention] keys that cover several positions need a causal mask and "
-               "key_lengths, and exclude windows, prefixes and packed sequences; got key_stride=") == 0;
+               "key_lengths, and exclude windows, prefixes, packed sequences and relative biases; got ") == 0;
   };
   CHECK_FALSE(refuses([](AttentionOptions&) {}));
   CHECK(refuses([](AttentionOptions& o) { o.causal = false; }));
   CHECK(refuses([](AttentionOptions& o) { o.key_lengths = {}; }));
   CHECK(refuses([](AttentionOptions& o) { o.window_before = 2; }));
   CHECK(refuses([](AttentionOptions& o) { o.prefix_lengths = integers({1}, {1}); }));
+  CHECK(refuses([](AttentionOptions& o) { o.relative_bias = Tensor::zeros({1, 7}); }));
   CHECK(refuses([](AttentionOptions& o) { o.key_stride = 0; }));
   CHECK(refuses([](AttentionOptions& o) { o.key_stride = 3; }));
 }
