@@ -58,6 +58,7 @@ ParameterGroup parameter_group_of(const std::string& text) {
     if (equals == 0 || equals == std::string::npos) refuse(text);
     const std::string name = setting.substr(0, equals), value = setting.substr(equals + 1);
     if (name == "optimizer") {
+      if (value.empty()) refuse(text);
       group.optimizer = value;
     } else if (name == "rate") {
       group.rate = number_in(value, text);
