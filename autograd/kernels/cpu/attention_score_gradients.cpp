@@ -36,8 +36,7 @@ class AttentionScoreSums {
     if (has_rows_) sum_rows();
     if (entries_ + partial_columns() > 0 || to_.dparameter) {
       sum_partials();
-      const Index per_entry = s_.relative_stride == 0 ? 0 : s_.relative_stride;
-      if (to_.drelative) reduce(to_.drelative, 0, per_entry, entries_, 1, 0);
+      if (to_.drelative) reduce(to_.drelative, 0, s_.relative_stride, entries_, 1, 0);
       if (to_.dbias && !has_rows_)
         reduce(to_.dbias, s_.bias_strides[0], s_.bias_strides[1], columns_, s_.bias_strides[3], entries_);
       if (to_.dparameter) reduce(to_.dparameter, 0, s_.parameter_stride, 1, 0, partial_size() - 1);
