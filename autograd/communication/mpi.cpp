@@ -176,6 +176,7 @@ class MpiCommunicator : public Communicator {
       }
       const std::lock_guard<std::mutex> lock(mutex_);
       queue_.pop_front();
+      if (error) failed_.push_back(next);
       time_.busy += seconds_since(begin);
       next->error = error;
       next->over = true;
@@ -254,12 +255,12 @@ class MpiCommunicator : public Communicator {
   }
 
   std::string describe_stragglers(const char* doing, double limit) {
-    std::vector<Place> places(static_cast<std::size_t>(size()));
-    std::vector<MPI_Request> questions(places.size(), MPI_REQUEST_NULL), answers = questions;
+    places_.resize(static_cast<std::size_t>(size()));
+    std::vector<MPI_Request> questions(places_.size(), MPI_REQUEST_NULL), answers = questions;
     for (int rank = 0; rank < size(); ++rank) {
       if (rank == this->rank()) continue;
       const auto at = static_cast<std::size_t>(rank);
-      MPI_Irecv(&places[at], sizeof(Place), MPI_BYTE, rank, kAnswer, MPI_COMM_WORLD, &answers[at]);
+      MPI_Irecv(&places_[at], sizeof(Place), MPI_BYTE, rank, kAnswer, MPI_COMM_WORLD, &answers[at]);
       MPI_Isend(nullptr, 0, MPI_BYTE, rank, kQuestion, MPI_COMM_WORLD, &questions[at]);
     }
     std::string late;
@@ -273,8 +274,8 @@ class MpiCommunicator : public Communicator {
         MPI_Test(&answers[at], &done, MPI_STATUS_IGNORE);
         if (done == 0) continue;
         --left;
-        if (places[at].operation < place_.operation)
-          late += format("; {} has not reached it and is at step {}", name(rank), places[at].step);
+        if (places_[at].operation < place_.operation)
+          late += format("; {} has not reached it and is at step {}", name(rank), places_[at].step);
       }
       std::this_thread::sleep_for(kPause);
     }
@@ -296,9 +297,11 @@ class MpiCommunicator : public Communicator {
   std::atomic<int> abort_code_{0};
   std::atomic<double> limit_{0};
   std::atomic<Index> step_{0};
-  Place place_;  // the thread's own, as what follows
+  Place place_;                // the thread's own, as what follows
+  std::vector<Place> places_;  // of all ranks; answers may come after they were waited for
   std::vector<std::string> hosts_;
   PooledVector<char> scratch_;
+  std::vector<std::shared_ptr<Operation>> failed_;  // to whose tensors MPI may still write
 };
 
 /// Never destroyed, because its thread may run until the process ends.
