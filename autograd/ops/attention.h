@@ -110,6 +110,7 @@ Tensor packed_attention(const Tensor& packed, const PackedHeads& heads, const At
 
 /// Attention in plain operations that store the weights [B, H, T, S]: the oracle, the source of the weights,
 /// and the composed fallback for higher derivatives.
+/// Throws:  as scaled_dot_product_attention(), and ShapeError for a block_size
 /// Source:  Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1
 Tensor composed_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                           const AttentionOptions& options = {});

@@ -2,6 +2,7 @@
 #include <tapeformer/autograd/ops/attention/visibility.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/matmul.h>
+#include <tapeformer/autograd/ops/require.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/softmax.h>
 #include <tapeformer/autograd/ops/tensor_math.h>
@@ -100,6 +101,8 @@ Tensor composed_attention(const Tensor& query, const Tensor& key, const Tensor& 
                           const AttentionOptions& options) {
   constexpr const char* kOp = "composed_attention";
   check_attention(kOp, query, key, value, options);
+  require(options.block_size == 0, kOp, "the choice of blocks is not composed",
+          {{"block_size", options.block_size}}, "scaled_dot_product_attention() with weights");
   return composed_attention_of(query, key, value, options,
                                [&](const Tensor& query_bthd, const Tensor& key_bshd) {
                                  return matmul(by_head(query_bthd), transposed(by_head(key_bshd)),

@@ -53,6 +53,12 @@ TEST_CASE("shapes that do not fit are refused with the rule, all shapes and a re
         composed_attention(Tensor::zeros(kQuery), Tensor::zeros({2, 6, 3, 5}), Tensor::zeros({2, 6, 3, 5}));
       }),
       "[composed_attention] H must be a multiple of G"));
+  AttentionOptions blocks;
+  blocks.block_size = 2;
+  CHECK(holds(message_of<ShapeError>([&] {
+                composed_attention(Tensor::zeros(kQuery), Tensor::zeros(kKey), Tensor::zeros(kKey), blocks);
+              }),
+              "[composed_attention] the choice of blocks is not composed; got block_size=2; try scaled_"));
 }
 
 TEST_CASE("packed projections that do not fit are refused") {
