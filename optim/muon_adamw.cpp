@@ -8,6 +8,7 @@ namespace {
 
 std::vector<OptimizerGroups::Group> groups_of(const std::vector<Parameter>& parameters,
                                               const MuonAdamWConfig& config) {
+  check_fields("muon", fields_of(config));
   std::vector<Parameter> matrices, others;
   for (const Parameter& parameter : parameters)
     (is_hidden_matrix(parameter) ? matrices : others).push_back(parameter);

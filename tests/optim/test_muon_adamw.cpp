@@ -34,6 +34,14 @@ TEST_CASE("hidden matrices are recognised by their shapes and names") {
   CHECK_FALSE(is_hidden_matrix(named("layers.0.stack", {2, 3, 4})));
 }
 
+TEST_CASE("a negative learning rate for all but hidden matrices is refused") {
+  MuonAdamWConfig config;
+  config.adam_rate = -1;
+  CHECK(message_of<Error>([&] {
+          MuonAdamW({named("up.weight", {4, 5})}, config);
+        }) == "[muon] adam_rate must not be negative; got -1");
+}
+
 TEST_CASE("it steps as Muon and AdamW do, and clips by the norm of all gradients") {
   const auto parameters = [] {
     return std::vector<Parameter>{named("embedding.weight", {3, 4}), named("up.weight", {4, 5}),
