@@ -178,4 +178,7 @@ TEST_CASE("vectors, parts that do not add up and senseless values are refused") 
   config = {};
   config.newton_schulz_steps = 2.5;
   CHECK(refused(matrix, config) == "[muon] newton_schulz_steps must be a whole number from 1 to 99; got 2.5");
+  config = {};
+  config.epsilon = 0;
+  CHECK(refused(matrix, config) == "[muon] epsilon must be positive; got 0");
 }
