@@ -32,8 +32,7 @@ void require_updated_elements(const char* op, const Parameter& parameter, const 
 void* MultiTensorList::checked_address(const char* name, const Tensor& x) const {
   if (!x.defined()) return nullptr;
   require_same_device(op_, name, x, like_);
-  return x.dtype() == DType::f64 && like_.dtype() == DType::f64 ? static_cast<void*>(x.address<double>())
-                                                                : x.address<float>();
+  return like_.dtype() == DType::f64 ? static_cast<void*>(x.address<double>()) : x.address<float>();
 }
 
 void MultiTensorList::add(const Parameter& parameter, const Tensor& state1, const Tensor& state2,

@@ -22,6 +22,14 @@ TEST_CASE("the norm of 3 and 4 in two parameters is 5, and stays when it is allo
   CHECK_FALSE(without.gradient().defined());
 }
 
+TEST_CASE("gradients of two types have no common norm") {
+  const Parameter x(values({0})), y(Tensor::zeros({1}));
+  set_gradient(x, values({3}));
+  set_gradient(y, Tensor::zeros({1}));
+  CHECK_THROWS_AS(gradient_norm({x, y}), DTypeError);
+  CHECK_THROWS_AS(gradient_norm({y, x}), DTypeError);
+}
+
 TEST_CASE("a norm that is not finite is returned and the gradients stay") {
   for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     const Parameter x(Tensor::zeros({2}));

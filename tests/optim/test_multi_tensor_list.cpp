@@ -106,6 +106,10 @@ TEST_CASE("gradients of another type or on another device are refused") {
   set_gradient(model.bias, Tensor::zeros({3}, DType::f64));
   MultiTensorList table;
   CHECK_THROWS_AS(filled(table, model.parameters()), DTypeError);
+  OptimCase wide(DType::f64);
+  wide.set_gradients(0);
+  set_gradient(wide.bias, Tensor::zeros({3}, DType::f32));
+  CHECK_THROWS_AS(filled(table, wide.parameters()), DTypeError);
   if (!default_device().is_cuda()) return;
   set_gradient(model.bias, Tensor::zeros({3}, DType::f32, Device::cpu()));
   CHECK_THROWS_WITH_AS(filled(table, model.parameters()),
