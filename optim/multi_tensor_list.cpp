@@ -51,6 +51,7 @@ void MultiTensorList::add_part(const Parameter& parameter, Index first, Index co
         format("[{}] ranks must not divide a parameter; got {}, of which this process updates {} elements",
                op_, parameter.value().describe(), updated_elements(parameter)));
   }
+  require_updated_elements(op_, parameter, state1);
   append(parameter, first, count, state1, first, state2, first2, setting);
 }
 

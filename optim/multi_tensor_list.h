@@ -30,7 +30,7 @@ class MultiTensorList {
   ///         ShapeError unless state has the elements that are updated
   void add(const Parameter& parameter, const Tensor& state1, const Tensor& state2, Index setting);
   /// Adds a part of a parameter that this process updates whole: `count` elements from `first` on, of state1
-  /// too; those of state2 begin at `first2`. Throws: also ShapeError if ranks have divided the parameter
+  /// too; those of state2 begin at `first2`. Throws: as add(), and ShapeError if ranks divide the parameter
   void add_part(const Parameter& parameter, Index first, Index count, const Tensor& state1,
                 const Tensor& state2, Index first2, Index setting);
   /// Adds a gradient without a parameter, for a norm.

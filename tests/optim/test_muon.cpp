@@ -181,4 +181,9 @@ TEST_CASE("vectors, parts that do not add up and senseless values are refused") 
   config = {};
   config.epsilon = 0;
   CHECK(refused(matrix, config) == "[muon] epsilon must be positive; got 0");
+  Parameter smaller(Tensor::zeros({6, 2}));
+  Muon muon({smaller});
+  smaller.set_value(Tensor::zeros({3, 2}));
+  set_gradient(smaller, Tensor::zeros({3, 2}));
+  CHECK(has(message_of<ShapeError>([&] { muon.step(0.1); }), "a parameter's state must have the elements"));
 }
