@@ -48,8 +48,8 @@ void check_config(const RotaryConfig& config) {
         "1 for positions as they are");
   check(is_factor(config.attention_factor), "attention_factor must be positive and finite",
         "attention_factor", config.attention_factor, "1");
-  check(!config.yarn || config.original_context > 0, "YaRN needs an original_context", "original_context", 0,
-        "the context that the model was trained with");
+  check(!config.yarn || config.original_context > 0, "YaRN needs an original_context", "original_context",
+        static_cast<double>(config.original_context), "the context that the model was trained with");
   check(config.width >= 0, "width must not be negative", "width", static_cast<double>(config.width),
         "0 for all components");
   require(config.original_context <= 0 || config.low_frequency < config.high_frequency, "rotary",

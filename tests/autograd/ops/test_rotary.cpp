@@ -223,6 +223,8 @@ TEST_CASE("invalid angles and negative sizes are refused") {
     is_refused("attention_factor must be positive and finite", [&](auto& c) { c.attention_factor = bad; });
   }
   is_refused("YaRN needs an original_context", [](auto& c) { c.yarn = true; });
+  CHECK(says([](auto& c) { c.yarn = true, c.original_context = -5; }).find("got original_context=-5;") !=
+        std::string::npos);
   is_refused("width must not be negative", [](auto& c) { c.width = -2; });
   for (const double low : {4.0, 5.0, kNan})
     is_refused("low_frequency must be below high_frequency",
