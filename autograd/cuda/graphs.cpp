@@ -96,8 +96,9 @@ std::unique_ptr<Graph> Capture::finish() {
 bool evict_graphs(DeviceState& state) noexcept {
   const std::lock_guard<std::mutex> lock(state.listing);
   const auto is_ours = [](const GraphState* graph) { return graph->maker == std::this_thread::get_id(); };
-  // Another thread may capture one, be about to launch one, or to read what one has left.
-  if (state.captured != nullptr || !std::all_of(state.graphs.begin(), state.graphs.end(), is_ours)) return false;
+  // Another thread may be capturing one, about to launch one, or to read what one has left.
+  if (state.captured != nullptr) return false;
+  if (!std::all_of(state.graphs.begin(), state.graphs.end(), is_ours)) return false;
   for (GraphState* graph : state.graphs)
     static_cast<void>(cudaGraphExecDestroy(std::exchange(graph->exec, nullptr)));
   state.graphs.clear();

@@ -282,9 +282,8 @@ CheckCase experts_case(CheckSetting& setting) {
   const Tensor x_nc = reshape(x, {-1, width});
   TensorList tokens;
   for (Index n = 0; n < x_nc.size(0); ++n) {
-    const Tensor token_1c = slice(x_nc, 0, n, 1);
-    while (is_close_choice(*layer, token_1c)) setting.random.fill_normal(token_1c, 0, 1);
-    tokens.push_back(token_1c);
+    tokens.push_back(slice(x_nc, 0, n, 1));
+    while (is_close_choice(*layer, tokens.back())) setting.random.fill_normal(tokens.back(), 0, 1);
   }
   x.copy_from(reshape(concat(tokens, 0), x.shape()));
   return result;

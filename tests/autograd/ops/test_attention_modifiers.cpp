@@ -109,7 +109,7 @@ TEST_CASE("sinks far above or below the scores neither overflow nor disappear") 
   }
 }
 
-// 50 and 100 next to a mask whose neighbours are 128 away: only their sum counts, and only if it is made first.
+// 50 next to a mask whose neighbours are 128 away: only the sum of two counts, and only if it is made first.
 TEST_CASE("a relative bias is added to the scores before a mask, however large that is") {
   AttentionOptions options;
   options.relative_bias = Tensor::full({1, 5}, 50, DType::f64);
