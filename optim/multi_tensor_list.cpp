@@ -4,7 +4,6 @@
 #include <tapeformer/optim/multi_tensor_list.h>
 
 #include <cstring>
-#include <utility>
 
 namespace tapeformer {
 namespace {
@@ -59,7 +58,7 @@ void MultiTensorList::append(const Parameter& parameter, Index first, Index coun
                              Index first1, const Tensor& state2, Index first2, Index setting) {
   const Tensor &value = parameter.value(), &shadow = parameter.state()->shadow,
                &share = parameter.state()->share;
-  if (count_ == 0) like_ = value;
+  if (!like_.defined()) like_ = value;
   const auto part = [&](const char* name, const Tensor& x, Index from) -> void* {
     char* const begin = static_cast<char*>(checked_address(name, x));
     return begin == nullptr ? nullptr : begin + from * bytes_of(value.dtype());
@@ -76,7 +75,7 @@ void MultiTensorList::append(const Parameter& parameter, Index first, Index coun
 }
 
 void MultiTensorList::add(const Tensor& gradient) {
-  if (count_ == 0) like_ = gradient;
+  if (!like_.defined()) like_ = gradient;
   kernels::StepTensor entry;
   entry.gradient = checked_address("gradient", gradient);
   entry.count = gradient.elements();
@@ -106,7 +105,8 @@ void MultiTensorList::end() {
   tensors_.tensors = entries_.data();
   tensors_.elements = tensors_.bytes = 0;
   if (is_profiled()) count_memory();
-  const Device device = count_ == 0 ? Device::cpu() : std::exchange(like_, Tensor()).device();
+  const Device device = count_ == 0 ? Device::cpu() : like_.device();
+  like_ = {};
   if (!device.is_cuda()) return;
   if (changed_) {
     PooledVector<kernels::StepChunk> chunks;

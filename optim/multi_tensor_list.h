@@ -22,11 +22,12 @@ void require_updated_elements(const char* op, const Parameter& parameter, const 
 /// nothing.
 class MultiTensorList {
  public:
-  /// Begins a list, to which parameters with gradients are added until end(). `op` is for messages.
-  void begin(const char* op) { op_ = op, count_ = 0; }
+  /// Begins a list, to which parameters with gradients are added until end(). `op` is for messages; all must
+  /// have the type and device of `like`, or if that is undefined, of the first one.
+  void begin(const char* op, const Tensor& like = {}) { op_ = op, count_ = 0, like_ = like; }
   /// Adds the elements that this process updates, if any. State consists of these elements; it is undefined
   /// if the optimizer keeps none.
-  /// Throws: DTypeError or DeviceError unless all tensors are of the first value's type, on its device,
+  /// Throws: DTypeError or DeviceError unless all tensors have the type and device that begin() names,
   ///         ShapeError unless state has the elements that are updated
   void add(const Parameter& parameter, const Tensor& state1, const Tensor& state2, Index setting);
   /// Adds a part of a parameter that this process updates whole: `count` elements from `first` on, of state1
@@ -49,7 +50,7 @@ class MultiTensorList {
   void count_memory();
 
   const char* op_ = "";
-  Tensor like_;  // the first one
+  Tensor like_;  // that of begin(), or the first one
   std::size_t count_ = 0;
   bool changed_ = false;
   PooledVector<kernels::StepTensor> entries_;

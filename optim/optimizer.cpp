@@ -48,7 +48,7 @@ void Optimizer::count_last_step() {
 }
 
 void Optimizer::gather(double learning_rate) {
-  table_.begin(algorithm_.c_str());
+  table_.begin(algorithm_.c_str(), parameters_.empty() ? Tensor() : parameters_[0].value());
   gather(learning_rate, table_);
   table_.end();
 }

@@ -139,4 +139,9 @@ TEST_CASE("parameters are given once and are floating, all of one type") {
   CHECK_THROWS_WITH_AS(Sgd({x, x}), "[sgd] a parameter must be given only once; got f32[2] twice", Error);
   CHECK_THROWS_WITH_AS(AdamW({Parameter(Tensor::zeros({2}, DType::i32))}),
                        "[adamw] parameters must be f32 or f64; got i32[2]", DTypeError);
+  OptimCase model(DType::f32);
+  Sgd optimizer(model.parameters());
+  model.set_gradients(0);
+  model.weight.set_value(model.weight.value().to(DType::f64));  // and so only the bias has a gradient
+  CHECK_THROWS_AS(optimizer.step(1), DTypeError);
 }
