@@ -28,6 +28,20 @@ bool is_same_memory(const Tensor& a, const Tensor& b) {
   return a.state()->storage.get() == b.state()->storage.get();
 }
 
+/// f(), after which restore() is called, even if f throws.
+template <class F, class Restore>
+std::vector<double> restored_after(const F& f, const Restore& restore) {
+  std::vector<double> values;
+  try {
+    values = f();
+  } catch (...) {
+    restore();
+    throw;
+  }
+  restore();
+  return values;
+}
+
 /// An input's elements, on any device, for the host to change one at a time.
 class Elements {
  public:
@@ -148,9 +162,7 @@ class Check {
     };
     const auto moved = [move, f](double offset) {
       move(offset);
-      const std::vector<double> values = f();
-      move(0);
-      return values;
+      return restored_after(f, [&] { move(0); });
     };
     return {moved, options_.step, options_.four_point};
   }
@@ -186,9 +198,8 @@ class Check {
       const double kept = x[element], h = options_.step * std::max(1.0, std::fabs(kept));
       const auto at = [&objective, &x, element, kept](double offset) {
         x.set(element, kept + offset);
-        const double value = objective();
-        x.set(element, kept);
-        return std::vector<double>{value};
+        return restored_after([&] { return std::vector<double>{objective()}; },
+                              [&] { x.set(element, kept); });
       };
       return CentralDifferences(at, h, options_.four_point);
     };

@@ -14,26 +14,6 @@ namespace {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-/// The parameters of a module, with their values put back when the check ends early.
-class CheckedParameters {
- public:
-  CheckedParameters(nb::handle module, NamedTensors& checked) {
-    if (module.is_none()) return;
-    for (auto& [name, parameter] : nb::cast<Module&>(module).named_parameters()) {
-      checked.emplace_back(name, parameter.value());
-      values_.emplace_back(parameter.value(), parameter.value().clone());
-    }
-  }
-  CheckedParameters(const CheckedParameters&) = delete;
-  CheckedParameters& operator=(const CheckedParameters&) = delete;
-  ~CheckedParameters() {
-    for (const auto& [value, kept] : values_) value.copy_from(kept);
-  }
-
- private:
-  std::vector<std::pair<Tensor, Tensor>> values_;
-};
-
 GradcheckReport check(const nb::callable& function, const nb::object& inputs, const nb::object& module,
                       const GradcheckOptions& options) {
   const bool by_name = nb::isinstance<nb::dict>(inputs);
@@ -59,7 +39,9 @@ GradcheckReport check(const nb::callable& function, const nb::object& inputs, co
     for (const nb::handle x : nb::cast<nb::sequence>(inputs))
       add("input " + std::to_string(checked.size()), x);
   }
-  const CheckedParameters parameters(module, checked);
+  if (!module.is_none())
+    for (auto& [name, parameter] : nb::cast<Module&>(module).named_parameters())
+      checked.emplace_back(name, parameter.value());
   const auto call = [&]() -> Tensor {
     const nb::gil_scoped_acquire acquire;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Ctrl-C

@@ -242,6 +242,21 @@ TEST_CASE("inputs get their values back, parameters their gradients, and the thr
   CHECK(weight.gradient().to_vector<double>() == std::vector<double>{0.1, 0.7, 0, 0});
 }
 
+TEST_CASE("inputs have their values even after an exception") {
+  const Tensor x = values({1, 2});
+  for (const Index directions : {0, 1}) {
+    GradcheckOptions options;
+    options.directions = directions;
+    int calls = 0;
+    const auto function = [&] {
+      if (++calls == 4) throw Error("interrupted");
+      return x * x;
+    };
+    CHECK_THROWS_AS(gradcheck(function, {{"x", x}}, options), Error);
+    CHECK(x.to_vector<double>() == std::vector<double>{1, 2});
+  }
+}
+
 TEST_CASE("inputs must be f64") {
   const Tensor x = Tensor::zeros({2});
   CHECK_THROWS_WITH_AS(gradcheck([&] { return x; }, {{"x", x}}),
