@@ -67,6 +67,8 @@ class Check {
  public:
   Check(const std::function<Tensor()>& function, const Inputs& inputs, const GradcheckOptions& options)
       : function_(function), inputs_(inputs), options_(options), random_(options.seed) {
+    if (inputs.empty())
+      throw Error("[gradcheck] there must be inputs; got none; try the tensors that the function reads");
     for (const auto& [name, x] : inputs) {
       if (x.dtype() != DType::f64) {
         throw DTypeError("[gradcheck] inputs must be f64; got " + name + "=" + x.describe() +

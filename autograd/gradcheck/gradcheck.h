@@ -115,7 +115,7 @@ struct GradcheckReport {
 /// GradcheckOptions::skip. Values are perturbed in place and restored, even if the function throws. Inputs may
 /// share memory, like a tensor given twice or an alias of another shape: they move together, and their
 /// gradients are added.
-/// Throws:  DTypeError unless every input is f64, Error for a constant that is not an input
+/// Throws:  DTypeError unless every input is f64, Error without inputs or for a constant that is none of them
 GradcheckReport gradcheck(const std::function<Tensor()>& function,
                           const std::vector<std::pair<std::string, Tensor>>& inputs,
                           const GradcheckOptions& options = {});

@@ -257,8 +257,11 @@ TEST_CASE("inputs have their values even after an exception") {
   }
 }
 
-TEST_CASE("inputs must be f64") {
+TEST_CASE("inputs must be given and f64") {
   const Tensor x = Tensor::zeros({2});
   CHECK_THROWS_WITH_AS(gradcheck([&] { return x; }, {{"x", x}}),
                        "[gradcheck] inputs must be f64; got x=f32[2]; try to(DType::f64)", DTypeError);
+  CHECK_THROWS_WITH_AS(gradcheck([&] { return x; }, {}),
+                       "[gradcheck] there must be inputs; got none; try the tensors that the function reads",
+                       Error);
 }
