@@ -55,7 +55,7 @@ class Generator {
   }
 
   /// Uniform in [low, high). f32 gets the same values as f64, rounded. Throws: DTypeError unless x is
-  /// floating.
+  /// floating, Error unless low <= high.
   void fill_uniform(const Tensor& x, double low, double high);
   /// f32 gets the same values as f64, rounded. Throws: DTypeError unless x is floating.
   void fill_normal(const Tensor& x, double mean, double standard_deviation);
