@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <set>
 #include <sstream>
 
 namespace tapeformer {
@@ -14,8 +15,8 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& text) {
   throw Error(format(
-      "a group is PATTERN:NAME=NUMBER,... with rate, optimizer=KIND and options of that kind; got \"{}\"; "
-      "try \"embedding.*:rate=0.3,weight_decay=0\"",
+      "a group is PATTERN:NAME=NUMBER,... with rate, optimizer=KIND and options of that kind, each once; "
+      "got \"{}\"; try \"embedding.*:rate=0.3,weight_decay=0\"",
       text));
 }
 
@@ -52,11 +53,12 @@ ParameterGroup parameter_group_of(const std::string& text) {
   ParameterGroup group;
   group.pattern = text.substr(0, colon);
   std::istringstream settings(text.substr(colon + 1));
-  bool has_settings = false;
+  std::set<std::string> given;
   for (std::string setting; std::getline(settings, setting, ',');) {
     const std::size_t equals = setting.find('=');
     if (equals == 0 || equals == std::string::npos) refuse(text);
     const std::string name = setting.substr(0, equals), value = setting.substr(equals + 1);
+    if (!given.insert(name).second) refuse(text);
     if (name == "optimizer") {
       if (value.empty()) refuse(text);
       group.optimizer = value;
@@ -66,9 +68,8 @@ ParameterGroup parameter_group_of(const std::string& text) {
     } else {
       group.options.insert_or_assign(name, number_in(value, text));
     }
-    has_settings = true;
   }
-  if (!has_settings) refuse(text);
+  if (given.empty()) refuse(text);
   return group;
 }
 

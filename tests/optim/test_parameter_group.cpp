@@ -32,7 +32,7 @@ TEST_CASE("a group is parsed from a text, and its own text parses to the same gr
 TEST_CASE("malformed groups are refused") {
   for (const char* text :
        {"", "embedding", ":rate=1", "a:", "a:rate", "a:=1", "a:rate=", "a:rate=x", "a:rate=1x", "a:rate=-1",
-        "a:rate=inf", "a:rate=nan", "a:beta1=1e999", "a:optimizer="}) {
+        "a:rate=inf", "a:rate=nan", "a:beta1=1e999", "a:optimizer=", "a:rate=1,rate=2"}) {
     CAPTURE(text);
     CHECK(message_of<Error>([&] { parameter_group_of(text); }).find("a group is PATTERN:NAME=NUMBER") == 0);
   }
