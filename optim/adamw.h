@@ -41,8 +41,8 @@ class AdamW : public RuleOptimizer<kernels::AdamWStep> {
         config_(config),
         steps_(parameters_.size(), 0) {
     check_fields("adamw", fields_of(config));
-    if (!(config.epsilon > 0))
-      throw Error(format("[adamw] epsilon must be positive; got {}", config.epsilon));
+    if (!(config.epsilon >= 1e-37))  // f32 rounds much smaller ones to 0
+      throw Error(format("[adamw] epsilon must be at least 1e-37; got {}", config.epsilon));
   }
   void visit_state(OptimizerVisitor& visitor) override {
     RuleOptimizer::visit_state(visitor);

@@ -12,7 +12,8 @@ namespace tapeformer {
 Muon::Muon(std::vector<Parameter> parameters, const MuonConfig& config)
     : Optimizer("muon", std::move(parameters)), config_(config), momenta_(zeros_like_parameters()) {
   check_fields("muon", fields_of(config));
-  if (!(config.epsilon > 0)) throw Error(format("[muon] epsilon must be positive; got {}", config.epsilon));
+  if (!(config.epsilon >= 1e-37))  // f32 has no reciprocals of much smaller ones
+    throw Error(format("[muon] epsilon must be at least 1e-37; got {}", config.epsilon));
   for (std::size_t i = 0; i < parameters_.size(); ++i) add_parts(i);
   for (Stack& stack : stacks_) {
     const Tensor& like = parameters_[0].value();

@@ -179,8 +179,8 @@ TEST_CASE("vectors, parts that do not add up and senseless values are refused") 
   config.newton_schulz_steps = 2.5;
   CHECK(refused(matrix, config) == "[muon] newton_schulz_steps must be a whole number from 1 to 99; got 2.5");
   config = {};
-  config.epsilon = 0;
-  CHECK(refused(matrix, config) == "[muon] epsilon must be positive; got 0");
+  config.epsilon = 1e-50;
+  CHECK(refused(matrix, config) == "[muon] epsilon must be at least 1e-37; got 1e-50");
   Parameter smaller(Tensor::zeros({6, 2}));
   Muon muon({smaller});
   smaller.set_value(Tensor::zeros({3, 2}));

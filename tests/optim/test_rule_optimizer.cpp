@@ -134,7 +134,9 @@ TEST_CASE(
 }
 
 TEST_CASE("settings that make no sense are refused by name") {
-  CHECK(message_of<Error>([] { AdamW({}, {0.9, 0.999, 0}); }) == "[adamw] epsilon must be positive; got 0");
+  CHECK(message_of<Error>([] {
+          AdamW({}, {0.9, 0.999, 1e-50});
+        }) == "[adamw] epsilon must be at least 1e-37; got 1e-50");
   CHECK(message_of<Error>([] { Lion({}, {1}); }) == "[lion] beta1 must be in [0, 1); got 1");
 }
 
