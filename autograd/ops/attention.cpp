@@ -26,7 +26,7 @@ Tensor unpacked_attention(const Tensor& packed, const PackedHeads& heads, const 
 Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                     const AttentionOptions& options) {
   constexpr const char* kOp = "scaled_dot_product_attention";
-  if (options.block_size > 0) return block_attention(query, key, value, options);
+  if (options.block_size != 0) return block_attention(query, key, value, options);
   check_attention(kOp, query, key, value, options);
   if (needs_composed(options)) return composed_attention(query, key, value, options);
   const AttentionPlan plan = plan_attention(query, key, value, options);
@@ -38,7 +38,7 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
 Tensor packed_attention(const Tensor& packed, const PackedHeads& heads, const AttentionOptions& options) {
   constexpr const char* kOp = "packed_attention";
   check_packed_attention(kOp, packed, heads, options);
-  if (options.block_size > 0) return unpacked_attention(packed, heads, options, block_attention);
+  if (options.block_size != 0) return unpacked_attention(packed, heads, options, block_attention);
   if (needs_composed(options)) return unpacked_attention(packed, heads, options);
   const Index B = packed.size(0), T = packed.size(1), H = heads.heads, G = heads.groups;
   AttentionPlan plan =

@@ -62,6 +62,8 @@ void check_blocks(const Tensor& query, const Tensor& key, const AttentionOptions
           "[{}] attention to blocks has a plain softmax, without masks of pairs or packed sequences; got {}, "
           "block_size={}; try block_size=0, or no {}",
           kOp, name, options.block_size, name));
+  require(options.block_size > 0, kOp, "block_size must not be negative",
+          {{"query", query}, {"block_size", options.block_size}}, "0 to attend to all keys");
   require(options.block_top_k > 0, kOp, "block_top_k counts the query's own block",
           {{"query", query}, {"block_size", options.block_size}, {"block_top_k", options.block_top_k}},
           "a block_top_k of 1 or more");

@@ -314,4 +314,9 @@ TEST_CASE("what attention to blocks excludes is named") {
   CHECK(message_of<ShapeError>([&] { scaled_dot_product_attention(x, x, x, options); }) ==
         "[block_attention] block_top_k counts the query's own block; got query=f32[1,4,2,3], block_size=2, "
         "block_top_k=0; try a block_top_k of 1 or more");
+  options.block_size = -1;
+  CHECK(message_of<ShapeError>([&] { scaled_dot_product_attention(x, x, x, options); }) ==
+        "[block_attention] block_size must not be negative; got query=f32[1,4,2,3], block_size=-1; try 0 to "
+        "attend to all keys");
+  CHECK_THROWS_AS(packed_attention(Tensor::zeros({1, 4, 18}), {2, 2, 3, 3}, options), ShapeError);
 }
