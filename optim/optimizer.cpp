@@ -48,6 +48,8 @@ void Optimizer::count_last_step() {
 }
 
 void Optimizer::gather(double learning_rate) {
+  if (!std::isfinite(learning_rate))
+    throw Error(format("[{}] learning_rate must be finite; got {}", algorithm_, learning_rate));
   table_.begin(algorithm_.c_str(), parameters_.empty() ? Tensor() : parameters_[0].value());
   gather(learning_rate, table_);
   table_.end();
@@ -80,6 +82,8 @@ void Optimizer::require_shards() const {
 }
 
 void Optimizer::step(double learning_rate, double gradient_scale) {
+  if (!std::isfinite(gradient_scale))
+    throw Error(format("[{}] gradient_scale must be finite; got {}", algorithm_, gradient_scale));
   count_last_step();
   gather(learning_rate);
   if (!table_.empty())

@@ -48,6 +48,7 @@ class Optimizer {
 
   /// One update of every parameter that has a gradient; others stay as they are, and so does their state.
   /// The gradients are multiplied by `gradient_scale`, which saves a pass over all of them.
+  /// Throws: Error unless both numbers are finite
   void step(double learning_rate, double gradient_scale = 1);
   /// A step with the gradients times `share`, clipped so that the norm of all together is at most `max_norm`
   /// (0: no limit). Returns the norm before clipping, as f64 [1] on the parameters' device. Queues a few

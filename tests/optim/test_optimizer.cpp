@@ -132,6 +132,18 @@ TEST_CASE("without gradients, or parameters, the norm is 0") {
   CHECK(model.bias.value().at(0) == doctest::Approx(0.1));
 }
 
+TEST_CASE("rates and scales that are not finite are refused") {
+  OptimCase model(DType::f32);
+  model.set_gradients(0);
+  AdamW optimizer(model.parameters());
+  CHECK(message_of<Error>([&] { optimizer.step(std::nan("")); }) ==
+        "[adamw] learning_rate must be finite; got nan");
+  CHECK(message_of<Error>([&] { optimizer.clipped_step(INFINITY, 1, 1); }) ==
+        "[adamw] learning_rate must be finite; got inf");
+  CHECK(message_of<Error>([&] { optimizer.step(0.1, std::nan("")); }) ==
+        "[adamw] gradient_scale must be finite; got nan");
+}
+
 TEST_CASE("parameters are given once and are floating, all of one type") {
   CHECK_THROWS_WITH_AS(Sgd({Parameter(Tensor::zeros({2})), Parameter(Tensor::zeros({3}, DType::f64))}),
                        "[sgd] parameters must be all f32 or all f64; got f64[3] and f32[2]", DTypeError);
