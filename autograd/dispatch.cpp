@@ -11,7 +11,7 @@ void check_operand(const char* op, const Tensor& first, const Tensor& x, bool is
   if (!x.defined()) return;
   if (!is_floating(x.dtype())) {
     throw DTypeError(
-        format("[{}] values must be f32 or f64; got x={}; try to(DType::f32)", op, x.describe()));
+        format("[{}] values must be floating-point numbers; got x={}; try to(DType::f32)", op, x.describe()));
   }
   const DType type = is_wide ? wide(first.dtype()) : first.dtype();
   if (x.dtype() != type) {

@@ -48,7 +48,7 @@ template <class OfBlock, class Round>
 void fill_pairs(const char* op, const Tensor& y, Generator& random, const OfBlock& of_block,
                 const Round& round) {
   if (!is_floating(y.dtype()))
-    throw DTypeError(format("[{}] x must be f32 or f64; got x={}", op, y.describe()));
+    throw DTypeError(format("[{}] x must be floating-point numbers; got x={}", op, y.describe()));
   const kernels::PhiloxStream stream = random.reserve(2 * y.elements());
   if (!random.fills()) return;
   const bool is_direct = y.device() == Device::cpu() && y.dtype() != DType::bf16;

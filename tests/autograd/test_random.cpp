@@ -166,7 +166,7 @@ TEST_CASE("filling gives the same values in both types and for any number of thr
   }
   Generator random(1);
   CHECK_THROWS_WITH_AS(random.fill_normal(Tensor::zeros({2}, DType::i32), 0, 1),
-                       "[fill_normal] x must be f32 or f64; got x=i32[2]", DTypeError);
+                       "[fill_normal] x must be floating-point numbers; got x=i32[2]", DTypeError);
   CHECK_THROWS_WITH_AS(random.fill_uniform(Tensor::zeros({2}), 1, -1),
                        "[fill_uniform] low must be at most high; got 1 and -1", Error);
 }

@@ -100,5 +100,6 @@ TEST_CASE("a probability outside [0, 1] is refused") {
           }).find("[dropout] probability must be in [0, 1]; got probability=") == 0);
   }
   CHECK_THROWS_WITH_AS(dropout(Tensor::zeros({2}, DType::i32), 0.5, kKey),
-                       doctest::Contains("[dropout] values must be f32 or f64; got x=i32[2]"), DTypeError);
+                       doctest::Contains("[dropout] values must be floating-point numbers; got x=i32[2]"),
+                       DTypeError);
 }

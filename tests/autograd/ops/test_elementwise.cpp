@@ -255,7 +255,7 @@ TEST_CASE("errors name the operation, the rule and the operands") {
   CHECK(message_of<DTypeError>([&] { return a + wide; }) ==
         "[add] all operands must have one type; got f32[2,3] and f64[3]; try to(DType::f32)");
   CHECK(message_of<DTypeError>([&] { return exp(ids); }) ==
-        "[exp] values must be f32 or f64; got x=i32[3]; try to(DType::f32)");
+        "[exp] values must be floating-point numbers; got x=i32[3]; try to(DType::f32)");
   CHECK(message_of<DTypeError>([&] { return where(a, a, a); }) ==
         "[data] the element type must be bool; got x=f32[2,3]; try to()");
   CHECK_THROWS_WITH_AS(where(Tensor::zeros({2}, DType::boolean), a, a),

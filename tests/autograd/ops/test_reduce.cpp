@@ -119,7 +119,7 @@ TEST_CASE("axes outside the rank are refused") {
   CHECK_THROWS_WITH_AS(sum(Tensor::zeros({2, 3}), {2}),
                        "[shape] axis must be in [-rank, rank); got axis=2 of [2,3]", ShapeError);
   CHECK(message_of<DTypeError>([] { return sum(Tensor::zeros({2}, DType::i32)); }) ==
-        "[sum] values must be f32 or f64; got x=i32[2]; try to(DType::f32)");
+        "[sum] values must be floating-point numbers; got x=i32[2]; try to(DType::f32)");
 }
 
 TEST_CASE("values and gradients agree with PyTorch") {
