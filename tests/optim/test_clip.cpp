@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/optim/clip.h>
 #include <tapeformer/tests/optim/optim_case.h>
@@ -39,7 +40,7 @@ TEST_CASE("a norm that is not finite is returned and the gradients stay") {
   }
 }
 
-TEST_CASE("the norm does not depend on the number of threads, and is exact enough for large gradients") {
+TEST_CASE("the norm is exact enough for large gradients, on any number of threads, and all are scaled") {
   for (const Index size : {0, 1, 31, 63, 64, 65, 257, 300001}) {
     const Parameter x(Tensor::zeros({size}));
     const Tensor gradient = Tensor::empty({size});
@@ -54,5 +55,8 @@ TEST_CASE("the norm does not depend on the number of threads, and is exact enoug
     for (Index i = 0; i < size; ++i) sum += gradient.at(i) * gradient.at(i);
     CHECK(one == norm_on(2));
     CHECK_BELOW(std::abs(one - std::sqrt(sum)), 1e-12 * std::sqrt(sum));
+    const Tensor half = gradient * 0.5;
+    clip_gradient_norm({x}, one / 2);
+    CHECK_BELOW(relative_error(x.gradient(), half), 1e-6);
   }
 }
