@@ -22,30 +22,6 @@ std::string device_error_of(F&& run) {
 
 }  // namespace
 
-TEST_CASE("rows and their summed gradients are the CPU's, aligned or not, the same bits every time") {
-  Generator random(test_seed(1));
-  for (const Index width : {1, 31, 32, 127, 128, 132, 300, 1100}) {
-    for (const Index count : {0, 1, 31, 33, 700}) {
-      for (const Index shift : {0, 1}) {
-        CAPTURE(width);
-        CAPTURE(count);
-        CAPTURE(shift);
-        const Tensor ids = random_ids({count}, 37, random),
-                     table = host_normal({40, width}, random, DType::f32),
-                     dy = host_normal({count, width}, random, DType::f32);
-        const Function look_up = [&](const auto& in) { return embedding(in[0], ids.to(in[0].device())); };
-        const std::vector<Tensor> there{on_gpu(table, shift)};
-        const auto expected = with_gradients(look_up, {table}, dy),
-                   got = with_gradients(look_up, there, on_gpu(dy, shift)),
-                   again = with_gradients(look_up, there, on_gpu(dy, shift));
-        CHECK(same_values(got[0], expected[0]));
-        CHECK_BELOW(relative_error(readable(got[1]), readable(expected[1])), 1e-6);
-        CHECK(same_values(got[1], again[1]));
-      }
-    }
-  }
-}
-
 TEST_CASE("gradients of ids of one, two and three bytes, rare, frequent and alone, of many tiles") {
   Generator random(test_seed(7));
   for (const Index vocabulary : {1, 255, 256, 65535, 65536, 70000}) {
@@ -125,8 +101,8 @@ TEST_CASE("indices out of range are reported in the CPU's words, give zeros, and
 }
 
 TEST_CASE(
-    "turned pairs are the CPU's, in both layouts, of parts of a head and of more pairs than travel "
-    "with a launch") {
+    "turned pairs in bf16, in both layouts, of parts of a head and of more pairs than travel with a "
+    "launch") {
   Generator random(test_seed(4));
   for (const RotaryLayout layout : {RotaryLayout::interleaved, RotaryLayout::half_split}) {
     for (const Index head_width : {2, 6, 34, 300}) {
@@ -144,9 +120,6 @@ TEST_CASE(
                 in[0], 2, head_width,
                 rotary_angles(config, head_width, positions.to(in[0].device()), in[0].dtype()));
           };
-          const auto expected = with_gradients(turn, {x}, dy),
-                     got = with_gradients(turn, {on_gpu(x)}, on_gpu(dy));
-          check_near(got, expected, 1e-13);
           check_bf16(turn, {}, {x}, dy, 1);
         }
       }

@@ -37,22 +37,6 @@ Tensor plain_loss(const Tensor& logits, const Tensor& targets) {
 
 }  // namespace
 
-TEST_CASE("losses and gradients are the CPU's, in rows that a warp and that a block takes") {
-  Generator random(test_seed(1));
-  for (const Index classes : {1, 2, 31, 33, 257, 1024, 1025, 4099}) {
-    for (const Index rows : {1, 9, 2000}) {
-      for (const double smoothing : {0.0, 0.2}) {
-        if (rows * classes > fewer_if_sanitized(70000)) continue;
-        CAPTURE(classes);
-        CAPTURE(rows);
-        const Tensor x = host_normal({rows, classes}, random);
-        const Function f = loss_of(ids_with_gaps({rows}, classes, random), smoothing);
-        check_as_on_cpu(f, {x}, loss_seed(), 1, 1e-13, 1e-5, absolute_error);
-      }
-    }
-  }
-}
-
 TEST_CASE("the loss of bf16 logits is f32") {
   Generator random(test_seed(2));
   for (const Index classes : {31, 65, 1100}) {
@@ -111,16 +95,6 @@ TEST_CASE("a head's loss in bf16, in one chunk and in several, and over a row th
     for (const Index chunk : {10, 0})
       if (chunk > 0 || !tries_few())
         check_bf16(linear_loss_of(targets, chunk), plain, x, loss_seed(), 1, DType::f32);
-  }
-}
-
-TEST_CASE("nothing but ignored rows, and no rows, give no loss") {
-  for (const Index rows : {0, 40}) {
-    const Tensor targets = Tensor::full({rows}, -1, DType::i32, Device::cuda());
-    const auto got = with_gradients(
-        loss_of(targets, 0.1), {Tensor::full({rows, 7}, 2, DType::f32, Device::cuda())}, on_gpu(loss_seed()));
-    CHECK(got[0].item() == 0);
-    for (Index i = 0; i < got[1].elements(); ++i) CHECK(got[1].at(i) == 0);
   }
 }
 

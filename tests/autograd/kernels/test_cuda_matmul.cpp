@@ -95,25 +95,6 @@ TEST_CASE("activations of bf16 numbers are rounded once, their slopes are as goo
   }
 }
 
-TEST_CASE("gradients of a weight and a bias that are used twice are added up") {
-  Generator random(test_seed(3));
-  for (const auto& size : kProductSizes) {
-    const Index rows = size[0], in = size[1], out = size[2];
-    CAPTURE(rows);
-    std::vector<Tensor> x{host_normal({rows, in}, random), host_normal({out, in}, random),
-                          host_normal({out}, random)};
-    Parameter weight(on_gpu(x[1].to(DType::f32))), bias(on_gpu(x[2].to(DType::f32)));
-    const Tensor there = on_gpu(x[0].to(DType::f32)), dy = host_normal({rows, out}, random);
-    const auto expected = with_gradients(linear_with({}), x, dy);
-    for (int times = 1; times <= 2; ++times) {
-      Tape tape;
-      tape.backward(linear(there, weight.used(), bias.used()), on_gpu(dy.to(DType::f32)));
-      CHECK_BELOW(relative_error(readable(weight.gradient()), affine(expected[2], times, 0)), 1e-5);
-      CHECK_BELOW(relative_error(readable(bias.gradient()), affine(expected[3], times, 0)), 1e-5);
-    }
-  }
-}
-
 TEST_CASE("a bias' gradient over many rows, in parts, by itself and with the slopes of an activation") {
   Generator random(test_seed(4));
   for (const Index out : {1, 8, 21, 264}) {

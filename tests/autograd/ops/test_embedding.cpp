@@ -36,7 +36,7 @@ TEST_CASE("rows worked by hand: an id that comes twice gathers both gradients") 
 
 TEST_CASE("lookups equal the definition at every width, on one thread and on several") {
   Generator random(test_seed(1));
-  for (const Index width : {1, 15, 16, 17, 31, 32, 33, 257}) {
+  for (const Index width : {1, 15, 16, 17, 31, 32, 33, 257, 1100}) {
     for (const Index count : {1, 500}) {
       CAPTURE(width);
       const Tensor table = random_normal({11, width}, random),

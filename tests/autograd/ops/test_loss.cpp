@@ -23,7 +23,7 @@ TEST_CASE("two tokens worked by hand: p = 1/4 and p = 1/2 give (ln 4 + ln 2) / 2
 
 TEST_CASE("loss and gradient equal the definition at every width, with gaps, smoothing and a softcap") {
   Generator random(test_seed(1));
-  for (const Index n : {2, 15, 16, 17, 31, 32, 33, 257, 4099}) {
+  for (const Index n : {2, 15, 16, 17, 31, 32, 33, 257, 1024, 1025, 4099}) {
     for (const Index rows : {3, 9}) {  // a single row may have just the probabilities that smoothing wants
       for (const double smoothing : {0.0, 0.1, 1.0}) {
         for (const double softcap : {0.0, 1.5}) {
