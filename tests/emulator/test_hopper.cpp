@@ -1,5 +1,6 @@
 #include <tapeformer/tests/emulator/hopper_source.h>
 #include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <doctest/doctest.h>
 
@@ -16,7 +17,6 @@ namespace {
 std::string hopper_fault_of(unsigned threads, const std::function<void()>& kernel) {
   return message_of<Fault>([&] { launch("kernel", 1, threads, kSharedBytes, kernel); });
 }
-bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include <tapeformer/tests/reference/golden.h>
 #include <tapeformer/tests/reference/sanitized.h>
 #include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -130,9 +131,6 @@ inline void check_same_tensors(const std::string& folder, const std::string& exp
     INFO(tensor);
     const Tensor a = after.tensor(tensor), b = before.tensor(tensor).to(DType::f32);
     REQUIRE(a.describe() == b.describe());
-    const auto has = [](const std::string& text, const char* part) {
-      return text.find(part) != std::string::npos;
-    };
     if (((has(expected, "gemma") || has(expected, "qwen3_next") || has(expected, "qwen3_5")) &&
          has(tensor, "norm")) ||
         has(tensor, "conv1d"))

@@ -1,5 +1,6 @@
 #include <tapeformer/nn/transformer/decoder_only.h>
 #include <tapeformer/tests/reference/support.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <doctest/doctest.h>
 
@@ -28,10 +29,6 @@ std::string refused(const std::function<void(DecoderOnlyConfig&)>& change) {
   change(config);
   Generator random(test_seed(1));
   return message_of<Error>([&] { DecoderOnly(config, random); });
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace
@@ -99,7 +96,7 @@ TEST_CASE("an encoder sees all tokens, and continues no text") {
   DecoderOnlyConfig config;
   config.require_causal();
   config.bidirectional = true;
-  CHECK(contains(message_of<Error>([&] { config.require_causal(); }), "an encoder cannot continue a text"));
+  CHECK(has(message_of<Error>([&] { config.require_causal(); }), "an encoder cannot continue a text"));
 }
 
 TEST_CASE("empty patterns, and options that their kinds lack, are refused") {
@@ -119,12 +116,12 @@ TEST_CASE("empty patterns, and options that their kinds lack, are refused") {
   CHECK(hybrid([](auto& c) {
           c.prefix = true;
         }).find("[decoder_only] a prefix that sees itself in both directions is for attention=mha, ") == 0);
-  CHECK(contains(hybrid([](auto& c) { c.attention.groups = 2; }), "groups is for gqa"));
+  CHECK(has(hybrid([](auto& c) { c.attention.groups = 2; }), "groups is for gqa"));
   CHECK(hybrid([](auto& c) { c.sublayer_norms = SublayerNorms::mixed, c.attention_pattern = ""; }) ==
         "[decoder_only] sublayer_norms=mixed differ by the letters of attention_pattern; got none; try "
         "attention_pattern=DDDF");
-  CHECK(contains(hybrid([](auto& c) { c.value_residual = true; }),
-                 "value_residual is for attention=mha, gqa, mqa; got deltanet"));
+  CHECK(has(hybrid([](auto& c) { c.value_residual = true; }),
+            "value_residual is for attention=mha, gqa, mqa; got deltanet"));
 }
 
 TEST_CASE("positions are those that the layers have, or are refused") {
@@ -157,10 +154,10 @@ TEST_CASE("latent attention without positions has no rotary keys") {
   config.vocabulary = 5, config.width = 16, config.layers = 1, config.attention = {"mla", 2};
   const auto has_rotary_keys = [&] {
     Generator random(test_seed(1));
-    bool has = false;
+    bool found = false;
     for (auto& [name, parameter] : DecoderOnly(config, random).named_parameters())
-      has = has || contains(name, "key_rotary");
-    return has;
+      found = found || has(name, "key_rotary");
+    return found;
   };
   CHECK(has_rotary_keys());
   config.positions = PositionKind::none;
@@ -195,9 +192,9 @@ TEST_CASE("fields that do not fit are refused with their values") {
         "[decoder_only] the model decides its attention's width; got width=12; try width=0");
   CHECK(refused([](auto& c) { c.attention.form = LatentForm::naive; }) ==
         "[decoder_only] the model decides its attention's form; got form=naive; try form=automatic");
-  CHECK(contains(refused([](auto& c) { c.attention.groups = 4; }), "heads=6, groups=4"));
-  CHECK(contains(refused([](auto& c) { c.attention.kind = "mha"; }), "groups is for gqa"));
-  CHECK(contains(refused([](auto& c) { c.attention.key_width = 5, c.attention.rotations.width = 0; }),
-                 "components=5"));
+  CHECK(has(refused([](auto& c) { c.attention.groups = 4; }), "heads=6, groups=4"));
+  CHECK(has(refused([](auto& c) { c.attention.kind = "mha"; }), "groups is for gqa"));
+  CHECK(has(refused([](auto& c) { c.attention.key_width = 5, c.attention.rotations.width = 0; }),
+            "components=5"));
   CHECK(refused([](auto&) {}) == "nothing was thrown");
 }

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
 #include <tapeformer/tests/nn/module_case.h>
+#include <tapeformer/tests/reference/text.h>
 
 #include <nlohmann/json.hpp>
 
@@ -31,10 +32,6 @@ EncoderDecoderConfig unusual_translation() {
   config.zero_init = true;
   config.logit_softcap = 30;
   return config;
-}
-
-bool has_text(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace
@@ -78,18 +75,18 @@ TEST_CASE("sizes that do not fit are refused with the sizes") {
   CHECK(refused([](auto& c) { c.layer.attention.dropout = 0.5; }) ==
         "[encoder_decoder] the model decides its attention's dropout; got dropout=0.5; try "
         "dropout=0");
-  CHECK(has_text(refused([](auto& c) { c.layer.attention.groups = 3; }), "groups is for gqa"));
-  CHECK(has_text(refused([](auto& c) { c.positions = PositionKind::rotary; }), "components=5"));
-  CHECK(has_text(refused([](auto& c) {
-                   c.positions = PositionKind::rotary;
-                   c.layer.attention.kind = "additive", c.layer.attention.qk_norm = QkNorm::none;
-                 }),
-                 "cannot rotate queries and keys by rotary positions"));
-  CHECK(has_text(
-      refused([](auto& c) { c.layer.attention.key_width = 0, c.layer.width = 12, c.decoder_heads = 5; }),
-      "heads=5"));
-  CHECK(has_text(refused([](auto& c) { c.max_length = 1; }), "max_length must be at least 2; got 1"));
-  CHECK(has_text(refused([](auto& c) { c.layer.dropout = std::nan(""); }), "dropout must be in [0, 1)"));
-  CHECK(has_text(refused([](auto& c) { c.target_vocabulary = 12; }),
-                 "tied embeddings need one vocabulary; got source=11, target=12"));
+  CHECK(has(refused([](auto& c) { c.layer.attention.groups = 3; }), "groups is for gqa"));
+  CHECK(has(refused([](auto& c) { c.positions = PositionKind::rotary; }), "components=5"));
+  CHECK(has(refused([](auto& c) {
+              c.positions = PositionKind::rotary;
+              c.layer.attention.kind = "additive", c.layer.attention.qk_norm = QkNorm::none;
+            }),
+            "cannot rotate queries and keys by rotary positions"));
+  CHECK(
+      has(refused([](auto& c) { c.layer.attention.key_width = 0, c.layer.width = 12, c.decoder_heads = 5; }),
+          "heads=5"));
+  CHECK(has(refused([](auto& c) { c.max_length = 1; }), "max_length must be at least 2; got 1"));
+  CHECK(has(refused([](auto& c) { c.layer.dropout = std::nan(""); }), "dropout must be in [0, 1)"));
+  CHECK(has(refused([](auto& c) { c.target_vocabulary = 12; }),
+            "tied embeddings need one vocabulary; got source=11, target=12"));
 }
