@@ -126,13 +126,6 @@ TEST_CASE("heads broadcast: one key head for several query heads") {
   check_both_orders("matmul by head", scores, {{"query", query}, {"key", key}}, 12);
 }
 
-TEST_CASE("a tensor multiplied by itself gets both gradients") {
-  Generator random(test_seed(5));
-  const Tensor x = random_normal({3, 4, 4}, random);
-  check_both_orders("matmul", [&] { return matmul(x, transposed(x)); }, {{"x", x}});
-  check_both_orders("matmul", [&] { return matmul(x, x); }, {{"x", x}});
-}
-
 TEST_CASE("many small products share the threads and give what one thread gives") {
   Generator random(test_seed(6));
   const Tensor a = random_normal({64, 9, 33}, random), b = random_normal({64, 33, 17}, random);

@@ -28,8 +28,9 @@ constexpr SparseSizes kSmall{4, 2, 4, 3, 3};
 }  // namespace
 
 TEST_CASE("outputs are those of the formula, with plain loops for the choice of blocks") {
-  for (const SparseSizes& sizes : {kSmall, SparseSizes{2, 2, 4, 4, 5}, SparseSizes{6, 2, 8, 2, 1},
-                                   SparseSizes{1, 1, 1, 5, 2}, SparseSizes{3, 1, 3, 1, 4}}) {
+  for (const SparseSizes& sizes :
+       {kSmall, SparseSizes{2, 2, 4, 4, 5}, SparseSizes{6, 2, 8, 2, 1}, SparseSizes{1, 1, 1, 5, 2},
+        SparseSizes{3, 1, 3, 1, 4}, SparseSizes{4, 2, 4, 9, 40}}) {
     for (const Index length : {1, 3, 7, 31, 33}) {
       for (const bool rotary : {true, false}) {
         for (const Index groups : {1, 2, 4}) {
@@ -76,20 +77,6 @@ TEST_CASE("the gradients of a layer pass the gradient check, with choices that a
     check_gradients("native_sparse",
                     gradcheck_module(layer, {{"x", x}}, [&] { return layer(x, x, causal_context()); }));
   }
-}
-
-TEST_CASE("with all blocks and a window as long as the text, both branches are dense attention") {
-  AttentionConfig config = sparse_config({4, 2, 4, 9, 40});
-  NativeSparseAttention layer = random_module<NativeSparseAttention>(config);
-  const Tensor x = random_values({2, 33, 6}, 3);
-  const auto y_with = [&](const SparseSizes& sizes) {
-    NativeSparseAttention other = random_module<NativeSparseAttention>(sparse_config(sizes));
-    return other(x, x, causal_context());
-  };
-  const Tensor all = layer(x, x, causal_context());
-  CHECK_BELOW(relative_error(y_with({4, 2, 8, 5, 33}), all), 1e-12);
-  CHECK(relative_error(y_with({4, 2, 4, 3, 40}), all) > 1e-3);
-  CHECK(relative_error(y_with({4, 2, 4, 9, 20}), all) > 1e-3);
 }
 
 TEST_CASE("weights are of earlier tokens, and sum to the sum of the gates where something is compressed") {
