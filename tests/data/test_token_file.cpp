@@ -151,11 +151,8 @@ TEST_CASE("a header that contradicts itself or the file's length is refused, tho
   check_refused(file_of(2, 2, 10, 3, std::string(4, '\0')), message("3", "2", "10", "4"));  // between ids
   check_refused(file_of(2, 2, 10, 3, std::string(7, '\0')), message("3", "2", "10", "7"));
   // Sizes whose bytes would overflow to those of the file.
-  for (const std::uint64_t size : {std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
-    const TemporaryFolder folder;
-    write_bytes(folder.file("it"), file_of(2, 2, 10, size, ""));
-    CHECK_THROWS_AS(TokenFile::open(folder.file("it")), DataError);
-  }
+  for (const std::uint64_t size : {std::uint64_t{1} << 63, ~std::uint64_t{0}})
+    check_refused(file_of(2, 2, 10, size, ""), message(std::to_string(size).c_str(), "2", "10", "0"));
 }
 
 TEST_CASE_FIXTURE(InFolder, "an id outside the vocabulary is refused when it is read") {
