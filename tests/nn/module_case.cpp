@@ -14,14 +14,6 @@ Tensor real_tokens(const std::vector<Index>& lengths, Index longest) {
   return mask;
 }
 
-Tensor random_ids(const Shape& shape, Index vocabulary, std::uint64_t seed) {
-  Generator random(test_seed(seed));
-  const Tensor ids = Tensor::empty(shape, DType::i32);
-  for (Index i = 0; i < ids.elements(); ++i)
-    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(vocabulary));
-  return ids;
-}
-
 Parameter parameter_of(Module& module, const std::string& name) {
   for (const auto& [path, parameter] : module.named_parameters())
     if (path == name) return parameter;

@@ -35,7 +35,10 @@ inline Tensor ids_of(const std::vector<std::int32_t>& values, const Shape& shape
 }
 
 /// Tokens below `vocabulary`.
-Tensor random_ids(const Shape& shape, Index vocabulary, std::uint64_t seed);
+inline Tensor random_ids(const Shape& shape, Index vocabulary, std::uint64_t seed) {
+  Generator random(test_seed(seed));
+  return random_ids(shape, vocabulary, random);
+}
 
 /// bool [B, longest]: true for the first lengths[b].
 Tensor real_tokens(const std::vector<Index>& lengths, Index longest);

@@ -32,6 +32,13 @@ inline Tensor random_mask(const Shape& shape, Generator& random) {
   for (Index i = 0; i < x.elements(); ++i) x.data<bool>()[i] = random.below(2) == 1;
   return x;
 }
+/// Ids in [0, end).
+inline Tensor random_ids(const Shape& shape, Index end, Generator& random) {
+  const Tensor ids = Tensor::empty(shape, DType::i32);
+  for (Index i = 0; i < ids.elements(); ++i)
+    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(end));
+  return ids;
+}
 
 inline std::vector<double> elements(const Tensor& x) { return x.to_vector<double>(); }
 

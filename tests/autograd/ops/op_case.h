@@ -22,13 +22,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 inline Tensor integers(const std::vector<std::int32_t>& elements, const Shape& shape) {
   return Tensor::from(elements, shape);
 }
-/// Ids in [0, end).
-inline Tensor random_ids(const Shape& shape, Index end, Generator& random) {
-  const Tensor ids = Tensor::empty(shape, DType::i32);
-  for (Index i = 0; i < ids.elements(); ++i)
-    ids.data<std::int32_t>()[i] = static_cast<std::int32_t>(random.below(end));
-  return ids;
-}
+inline std::vector<std::int32_t> integers_of(const Tensor& x) { return x.to_vector<std::int32_t>(); }
 /// Ids in [0, end), a third of them -1.
 inline Tensor ids_with_gaps(const Shape& shape, Index end, Generator& random) {
   const Tensor ids = random_ids(shape, end, random);

@@ -14,8 +14,6 @@ using namespace tapeformer;
 
 namespace {
 
-std::vector<std::int32_t> integers_of(const Tensor& x) { return x.to_vector<std::int32_t>(); }
-
 /// [N]: starts of experts with `rows` each.
 Tensor starts_of(const std::vector<std::int32_t>& rows) {
   std::vector<std::int32_t> starts(rows.size() + 1, 0);

@@ -53,18 +53,13 @@ double least_product(const IndexHeads& index) {
   return least;
 }
 
-std::vector<std::int32_t> ids(const Tensor& x) {
-  const Tensor here = x.to(Device::cpu());
-  return {here.data<std::int32_t>(), here.data<std::int32_t>() + here.elements()};
-}
-
 /// The choice by plain loops; `gap` becomes the smallest distance of a score that was chosen from another.
 std::vector<std::int32_t> plain_choice(const SparseCase& c, const IndexHeads& index,
                                        const AttentionMasks& masks, double& gap) {
   const std::vector<double> scores = dense_scores(index).to(Device::cpu()).to_vector<double>();
   const VisibleKeys visible = visible_keys(masks, c.B, c.T, c.S, index.key.device());
   std::vector<std::int32_t> from, to, all;
-  if (visible.defined()) from = ids(visible.from), to = ids(visible.to);
+  if (visible.defined()) from = integers_of(visible.from), to = integers_of(visible.to);
   const Tensor real = masks.key_mask.defined() ? masks.key_mask.to(Device::cpu()) : Tensor();
   gap = kInfinity;
   for (Index row = 0; row < c.B * c.T; ++row) {
@@ -103,7 +98,7 @@ SparseInputs sparse_inputs_with_gap(const SparseCase& c, const AttentionMasks& m
 /// True for the pairs [B, 1, T, S] of a choice.
 Tensor pairs_of(const SparseCase& c, const Tensor& chosen) {
   const Tensor pairs = Tensor::zeros({c.B, 1, c.T, c.S}).to(DType::boolean).to(Device::cpu());
-  const std::vector<std::int32_t> keys = ids(chosen);
+  const std::vector<std::int32_t> keys = integers_of(chosen);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const Index row = static_cast<Index>(i) / chosen.size(2), b = row / c.T;
     if (keys[i] < c.B * c.S) pairs.data<bool>()[row * c.S + keys[i] - b * c.S] = true;
@@ -143,7 +138,7 @@ void check_case(const SparseCase& c, const AttentionMasks& masks, Generator& ran
   const SparseInputs in = sparse_inputs_with_gap(c, masks, random, 1e-5);
   double gap = 0;
   const Tensor chosen = choose_keys(in.index, c.top_k, masks);
-  REQUIRE(ids(chosen) == plain_choice(c, in.index, masks, gap));
+  REQUIRE(integers_of(chosen) == plain_choice(c, in.index, masks, gap));
   check_op(attention_to(c, chosen), {in.query, in.latents}, in.seed,
            run_op(masked_attention(c, chosen), {in.query, in.latents}, in.seed));
 
@@ -155,7 +150,7 @@ void check_case(const SparseCase& c, const AttentionMasks& masks, Generator& ran
     return where(reshape(pairs, {c.B, c.T, c.S}), dense_scores({x[0], x[1], x[2]}), zero);
   };
   OpResult expected = run_op(dense, index, dense_seed);
-  const std::vector<std::int32_t> keys = ids(chosen);
+  const std::vector<std::int32_t> keys = integers_of(chosen);
   const std::vector<double> all = expected.y.to_vector<double>(), seeds = dense_seed.to_vector<double>();
   std::vector<double> own, own_seeds;
   for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -198,8 +193,8 @@ TEST_CASE("the two best of four keys, worked by hand") {
 TEST_CASE("of equal scores the first are chosen, in order, zeros of both signs and NaN among them") {
   const auto chosen = [](const std::vector<double>& keys, double weight, Index top_k) {
     const Index S = static_cast<Index>(keys.size());
-    return ids(choose_keys({values({1}, {1, 1, 1, 1}), values(keys, {1, S, 1}), values({weight}, {1, 1, 1})},
-                           top_k));
+    return integers_of(choose_keys(
+        {values({1}, {1, 1, 1, 1}), values(keys, {1, S, 1}), values({weight}, {1, 1, 1})}, top_k));
   };
   CHECK(chosen({1, 1, 1, 1, 1}, 1, 3) == std::vector<std::int32_t>{0, 1, 2});
   CHECK(chosen({-1, 2, -3, 2, -1}, 1, 3) == std::vector<std::int32_t>{0, 1, 3});
@@ -258,7 +253,7 @@ TEST_CASE("weights are zero outside of the choice, and shares are their means") 
   options.weights = nullptr, options.shares = &shares;
   sparse_attention(in.query, in.latents, chosen, options);
   const std::vector<double> means = mean(expected, {1}).to_vector<double>(), own = shares.to_vector<double>();
-  const std::vector<std::int32_t> keys = ids(chosen);
+  const std::vector<std::int32_t> keys = integers_of(chosen);
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const Index row = static_cast<Index>(i) / c.top_k, s = keys[i] - row / c.T * c.S;
     const bool is_left = keys[i] == c.B * c.S;
