@@ -137,6 +137,7 @@ TEST_CASE(
       const Hypothesis found = beam_search(model, {{4, 1, 4}}, config)[0];
       CAPTURE(alpha);
       CHECK(found.tokens == expected.tokens);
+      CHECK_BELOW(deviation(found.log_probability, expected.log_probability), 1e-12);
       CHECK_BELOW(deviation(found.score, expected.score), 1e-12);
       REQUIRE(found.others.size() == std::min(asked, all));
       for (std::size_t i = 0; i < found.others.size(); ++i) {
@@ -145,19 +146,6 @@ TEST_CASE(
       }
     }
     CHECK(beam_search(model, {{4, 1, 4}}, search_config(5, alpha, 4))[0].others.empty());
-  }
-}
-
-TEST_CASE("a hypothesis reports its log probability and its penalised score") {
-  const SingleThread guard;
-  const EncoderDecoder model = random_model(9, 12, 3);
-  for (const TokenIds& source : random_sources(10, 6, 9, 4)) {
-    const Hypothesis found = beam_search(model, {source}, search_config(3, 0.8, 6))[0];
-    TokenIds output = found.tokens;
-    if (output.size() < 6) output.push_back(kEnd);
-    const double log_p = log_probability(model, source, output);
-    CHECK_BELOW(deviation(found.log_probability, log_p), 1e-12);
-    CHECK_BELOW(deviation(found.score, penalised(log_p, output.size(), 0.8)), 1e-12);
   }
 }
 
