@@ -25,8 +25,7 @@ BytePairMerges::BytePairMerges(std::vector<BytePairMerge> list) : list_(std::mov
   pairs_.resize(size, {kNoParts, kNoRank});
   for (std::uint32_t rank = 0; rank < list_.size(); ++rank) {
     const std::uint64_t parts = parts_of(list_[rank].left, list_[rank].right);
-    Pair& pair = pairs_[slot(parts)];
-    if (pair.parts == kNoParts) pair = {parts, rank};
+    pairs_[slot(parts)] = {parts, rank};
   }
 }
 

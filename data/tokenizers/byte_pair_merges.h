@@ -14,7 +14,7 @@ struct BytePairMerge {
 /// The merges of byte-pair encoding: the earliest in the list is applied first, at its leftmost place.
 class BytePairMerges {
  public:
-  /// The first of several merges with the same parts counts.
+  /// The last of several merges with the same parts counts, as in the tokenizers package.
   explicit BytePairMerges(std::vector<BytePairMerge> list);
 
   const std::vector<BytePairMerge>& list() const { return list_; }
