@@ -59,7 +59,6 @@ class Builder : public nlohmann::json_sax<Json> {
 
   /// The value, in its place.
   Json* place(Json&& value) {
-    if (open_.size() > most_levels_) throw CheckpointError(what_ + " is nested too deeply");
     if (open_.empty()) return &(root_ = std::move(value));
     Json& parent = *open_.back().value;
     if (parent.is_array())
@@ -77,6 +76,7 @@ class Builder : public nlohmann::json_sax<Json> {
 
   bool add(Json value) { return place(std::move(value)), true; }
   bool open(Json empty) {
+    if (open_.size() >= most_levels_) throw CheckpointError(what_ + " is nested too deeply");
     open_.push_back({place(std::move(empty)), {}});
     return true;
   }

@@ -22,9 +22,10 @@ TEST_CASE("sound JSON is read, whatever its objects repeat of each other's keys"
 TEST_CASE("keys given twice, deep nesting and what is not JSON are refused") {
   CHECK(parse_refusal("{\"a\": 1, \"a\": 1}") == "it has \"a\" twice");
   CHECK(parse_refusal("{\"x\": {\"b\": 1, \"c\": {}, \"b\": 1}}", 3) == "it has \"b\" twice");
-  CHECK(parse_refusal("[{\"a\": 1}, {\"a\": 1, \"b\": [], \"a\": 2}]") == "it has \"a\" twice");
+  CHECK(parse_refusal("[{\"a\": 1}, {\"a\": 1, \"b\": [], \"a\": 2}]", 3) == "it has \"a\" twice");
   CHECK(parse_refusal("[[1]]") == "nothing was thrown");
   CHECK(parse_refusal("[[[1]]]") == "it is nested too deeply");
+  CHECK(parse_refusal("[[[]]]") == "it is nested too deeply");
   CHECK(parse_refusal(std::string(1000000, '[')) == "it is nested too deeply");
   CHECK(parse_refusal("").find("it is not JSON: ") == 0);
   CHECK(parse_refusal("{\"a\": \"\xff\"}").find("it is not JSON: ") == 0);
