@@ -120,8 +120,9 @@ ordered_json character_json(const Tokenizer& tokenizer) {
     "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
               "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
               "vocab": {}, "merges": []}})");
+  auto& vocabulary = json["model"]["vocab"].get_ref<ordered_json::object_t&>();
   for (std::int32_t id = 0; id < tokenizer.vocabulary_size(); ++id)
-    json["model"]["vocab"][tokenizer.bytes_of(id)] = id;
+    vocabulary.emplace_back(tokenizer.bytes_of(id), id);  // [] would search all before it
   return json;
 }
 
