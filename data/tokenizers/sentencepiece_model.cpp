@@ -90,6 +90,7 @@ std::string train_sentencepiece(std::unordered_map<std::string, std::string> opt
   options.insert({{"normalization_rule_name", "identity"},
                   {"remove_extra_whitespaces", "false"},
                   {"hard_vocab_limit", "false"},
+                  {"max_sentence_length", "65535"},  // the library numbers places in a word by 16 bits
                   {"num_threads", "1"},
                   {"minloglevel", "2"}});
   Sentences iterator(sentences);

@@ -35,7 +35,7 @@ class SentencePieceModel {
 
 /// Trains a model that keeps text as it is unless `options` of the library's trainer say otherwise, and
 /// returns the model file's content. Sentences that cannot fill the vocabulary give a smaller one. The same
-/// sentences in the same order give the same model.
+/// sentences in the same order give the same model. Sentences over 65,535 bytes are ignored.
 /// Throws:  DataError with the library's reason, or if a sentence is not UTF-8
 std::string train_sentencepiece(std::unordered_map<std::string, std::string> options,
                                 const std::vector<std::string>& sentences);

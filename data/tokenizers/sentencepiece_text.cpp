@@ -121,7 +121,7 @@ class SentencePieceTextTokenizer : public Tokenizer {
   std::vector<std::int32_t> lead_;  // the ids of "\n", with the space before it
 };
 
-/// The trainer ignores longer sentences.
+/// In bytes; longer lines count as several.
 constexpr std::size_t kLongestSentence = 4192;
 
 /// In bytes; training takes about ten times as much memory.

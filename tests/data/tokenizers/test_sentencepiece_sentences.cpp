@@ -36,6 +36,15 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("a long sentence is learnt from") {
+  std::vector<std::string> sentences = kPairedSentences;
+  sentences.emplace_back();
+  while (sentences.back().size() < 5000) sentences.back() += "le chat ";
+  sentences.back() += "漢";
+  for (const char* kind : kPieceKinds)
+    CHECK(sentence_pieces(kind).train(text_in(sentences), 60)->encode("漢").back() != kUnknown);
+}
+
 TEST_CASE("words that are the usual names of control pieces are words like others") {
   std::vector<std::string> sentences = kPairedSentences;
   sentences.push_back("<s> un </s> <unk> <pad> 1<\u00e9s>");
