@@ -10,7 +10,7 @@ namespace tapeformer {
 namespace {
 
 constexpr std::string_view kNpy = "\x93NUMPY", kEnding = ".npy";
-constexpr std::uint64_t kMostZipBytes = 0xffffffff;  // of an archive that is written
+constexpr std::uint64_t kMostZipBytes = 0xffffffff, kMostZipFiles = 0xffff;  // of a written archive
 
 /// The text after `key` in the header of an array, up to `end`; empty if there is none.
 std::string value_after(std::string_view header, std::string_view key, char end) {
@@ -78,6 +78,7 @@ NpzArrays load_npz(const std::string& path) {
 }
 
 void save_npz(const std::string& path, const NpzArrays& arrays) {
+  if (arrays.size() > kMostZipFiles) throw CheckpointError(path + ": would have more than 65,535 arrays");
   AtomicFile<CheckpointError> file(path);
   std::string directory;
   std::uint64_t end = 0;

@@ -21,7 +21,8 @@ using NpzArrays = std::map<std::string, NpzArray>;
 /// Source:  the documentation of numpy.lib.format, and PKWARE's APPNOTE.TXT
 NpzArrays load_npz(const std::string& path);
 
-/// The inverse of load_npz(). Throws: CheckpointError if the file cannot be written, or would exceed 4 GiB
+/// The inverse of load_npz().
+/// Throws:  CheckpointError if the file cannot be written, or would exceed 4 GiB or 65,535 arrays
 void save_npz(const std::string& path, const NpzArrays& arrays);
 
 }  // namespace tapeformer

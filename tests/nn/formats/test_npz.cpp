@@ -60,3 +60,12 @@ TEST_CASE("damaged arrays are refused by name") {
     CHECK_THROWS_AS(load_npz(path), CheckpointError);
   }
 }
+
+TEST_CASE("more arrays than an archive can count are refused") {
+  const TemporaryFolder folder;
+  NpzArrays many;
+  for (int i = 0; i <= 0xffff; ++i) many[std::to_string(i)] = {"|i1", {0}, ""};
+  const std::string path = folder.file("a.npz");
+  CHECK(message_of<CheckpointError>([&] { save_npz(path, many); }) ==
+        path + ": would have more than 65,535 arrays");
+}
