@@ -5,6 +5,7 @@
 #include <tapeformer/data/tokenizers/numbered_pieces.h>
 #include <tapeformer/data/tokenizers/text_vocabulary.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
+#include <tapeformer/data/tokenizers/utf8.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -170,6 +171,19 @@ std::string vocabulary_json(const MarianVocabulary& words) {
   return text + "\n}\n";
 }
 
+/// A piece for YAML, as JSON, with escapes also for what YAML refuses or takes for line ends.
+std::string yaml_text(const std::string& piece) {
+  std::string text;
+  for (const std::string_view character : split_code_points(piece)) {
+    const char32_t point = decode_code_point(character);
+    const bool escapes =
+        (point >= 0x7f && point < 0xa0) || point == 0x2028 || point == 0x2029 || point == 0xfeff;
+    const std::string quoted = nlohmann::json(std::string(character)).dump(-1, ' ', escapes);
+    text += quoted.substr(1, quoted.size() - 2);
+  }
+  return '"' + text + '"';
+}
+
 }  // namespace
 
 TokenizerKind marian_pieces() { return {"marian", "marian", train_marian, read_marian, kSpecialTokens}; }
@@ -235,7 +249,7 @@ MarianVocabularyFiles marian_vocabulary_files(const Tokenizer& source, const Tok
     are_same = are_same && pieces == pieces_of(SentencePieceModel(marian->model(), "the model"));
     std::string text;
     for (std::size_t id = 0; id < pieces.size(); ++id)
-      text += nlohmann::json(pieces[id]).dump() + ": " + std::to_string(id) + "\n";
+      text += yaml_text(pieces[id]) + ": " + std::to_string(id) + "\n";
     ids.push_back(text);
     result.names.push_back(result.names.empty() ? "source.spm" : "target.spm");
     result.files[result.names.back()] = marian->model();

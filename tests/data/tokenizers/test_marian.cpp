@@ -2,6 +2,8 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/system/file.h>
 #include <tapeformer/data/tokenizers/marian.h>
+#include <tapeformer/data/tokenizers/text_vocabulary.h>
+#include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/tests/data/tokenizers/pieces_of_text.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 #include <tapeformer/tests/reference/text.h>
@@ -121,6 +123,21 @@ TEST_CASE("files for Marian are read as the same tokenizers, with ids of the mod
   const auto own = tokenizer_kind(sentence_tokenizers(), "bpe").train(text_in(kMarianSentences), 30);
   CHECK(message_of<DataError>([&] { marian_vocabulary_files(*own, *own); }) ==
         "[export] padding must be the last token; try a model trained with --tokenizer marian");
+}
+
+TEST_CASE("characters that YAML would change or refuse are written as escapes") {
+  const auto trained = marian_pieces().train(text_in(kMarianSentences), 30);
+  MarianFiles files = marian_files(*trained, *trained);
+  const std::string special = "a\xc2\x85\x7f\xe2\x80\xa8\xf0\x9f\x98\x80";
+  const std::int32_t padding = trained->padding();
+  files["vocab.json"] = replaced(
+      files["vocab.json"], "\"<pad>\": " + std::to_string(padding),
+      "\"" + special + "\": " + std::to_string(padding) + ", \"<pad>\": " + std::to_string(padding + 1));
+  const auto [source, target] = loaded_from(files);
+  const TemporaryFolder folder;
+  const std::string path = folder.file("vocab.yml");
+  write_bytes(path, marian_vocabulary_files(*source, *target).files.at("vocab.yml"));
+  CHECK(read_yaml_vocabulary(path).back() == special);
 }
 
 TEST_CASE("files that say more than is supported, or too little, are refused by name") {
