@@ -37,10 +37,10 @@ PreparedTokens write_prepared_tokens(const Tokenizer& tokenizer, const std::stri
 /// Called with the bytes done and in total. An exception from it ends the work and leaves no folder behind.
 using PrepareProgress = std::function<void(Index done, Index total)>;
 
-/// Encodes both parts of a corpus, in constant memory, into a new prepared folder that appears when it is
-/// complete. If the tokenizer has begin or end tokens, they enclose every document, and each document is
-/// encoded separately; where a part begins or ends within a document, it has none. Otherwise the text is
-/// encoded as a whole.
+/// Encodes both parts of a corpus into a new prepared folder that appears when it is complete. If the
+/// tokenizer has begin or end tokens, they enclose every document, and each document is encoded separately;
+/// where a part begins or ends within a document, it has none. Otherwise the text is encoded as a whole.
+/// Takes constant memory if the tokenizer has a safe_cut(); otherwise a whole text is in memory.
 /// Throws:  as write_prepared_tokens; DataError if a file cannot be read, or, naming file and place, if the
 ///          tokenizer cannot encode the text
 PreparedTokens prepare_tokens(const TextSplit& corpus, const Tokenizer& tokenizer, const std::string& folder,
