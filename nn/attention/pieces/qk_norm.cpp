@@ -39,7 +39,8 @@ class NormedHeads : public AttentionPiece {
   }
 
   void change_scores(AttentionOptions& options, DType /*type*/, Index /*T*/, Index /*S*/) const override {
-    if (kind_ == QkNorm::l2 && options.scale == 0) options.scale = 1 / static_cast<double>(key_width_);
+    if (kind_ == QkNorm::l2)
+      options.scale = (options.scale > 0 ? options.scale : 1) / static_cast<double>(key_width_);
   }
 
   void visit(ParameterVisitor& visitor) override {

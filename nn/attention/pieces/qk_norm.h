@@ -15,8 +15,8 @@ inline constexpr EnumNames kNames<QkNorm>{"qk_norm", {"none", "rms", "joint", "l
 
 /// The norms of queries and keys that `qk_norm` chooses. Caches hold normed keys.
 /// Math:    rms: each head is rms_norm(head) * weight, of queries or of keys; joint: rms_norm(all heads of a
-///          token) * weight; l2: q_h = weight_h q_h / |q_h| and k_g = k_g / |k_g|, with scores q_h k_g^T;
-///          plain: rms_norm(head)
+///          token) * weight; l2: q_h = weight_h q_h / |q_h| and k_g = k_g / |k_g|, with scores q_h k_g^T,
+///          or these times score_scale; plain: rms_norm(head)
 /// Initial: gains of 1; l2: sqrt(D), so that the first scores are as large as with rms
 /// Source:  l2: Henry et al. 2020, arXiv:2010.04245, here with a factor for each head; rms: Qwen3,
 ///          arXiv:2505.09388; joint: OLMo 2, arXiv:2501.00656

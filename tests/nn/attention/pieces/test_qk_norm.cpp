@@ -31,15 +31,16 @@ TEST_CASE("norms of queries and keys are those of the formulas") {
                   };
                   query = normed(query, p["query_norm.weight"]), key = normed(key, p["key_norm.weight"]);
                 }});
-  check_formula([](auto& c) { c.qk_norm = QkNorm::l2; },
-                {[](auto& p, auto&, Tensor& query, Tensor& key, Tensor&) {
-                   const auto unit = [](const Tensor& x) {
-                     return rms_normed(x, {-1}, 1e-6) * (1 / std::sqrt(static_cast<double>(x.size(3))));
-                   };
-                   query = unit(query) * reshape(p["query_norm.weight"], {query.size(2), 1});
-                   key = unit(key);
-                 },
-                 [](auto&, AttentionOptions& options) { options.scale = 1; }});
+  for (const double scale : {0.0, 0.3})
+    check_formula([=](auto& c) { c.qk_norm = QkNorm::l2, c.score_scale = scale; },
+                  {[](auto& p, auto&, Tensor& query, Tensor& key, Tensor&) {
+                     const auto unit = [](const Tensor& x) {
+                       return rms_normed(x, {-1}, 1e-6) * (1 / std::sqrt(static_cast<double>(x.size(3))));
+                     };
+                     query = unit(query) * reshape(p["query_norm.weight"], {query.size(2), 1});
+                     key = unit(key);
+                   },
+                   [=](auto&, AttentionOptions& options) { options.scale = scale > 0 ? scale : 1; }});
 }
 
 TEST_CASE("gains start at 1, l2's at sqrt(D), of a head's width, of all heads, or one for each head") {
