@@ -29,8 +29,6 @@ class LayerCaches {
   void clear();
   /// Tokens in each row, the same in every layer.
   Index length() const { return layers_.back()->length(); }
-  /// Sequences; 0 before the first tokens.
-  Index rows() const { return layers_.front()->rows(); }
   /// Bytes that the tokens use in all layers, and their convolutions.
   Index bytes() const;
   /// KvCache::reserve() in every layer; true if all have the room.

@@ -129,7 +129,7 @@ TEST_CASE_FIXTURE(SingleThread,
       }
       CHECK_BELOW(relative_error(concat(parts, 1), whole), 1e-11);
       caches.reorder({1, 0, 1});
-      CHECK(caches.rows() == 3);
+      CHECK(caches.layer(0).rows() == 3);
     }
   }
 }

@@ -43,7 +43,7 @@ TEST_CASE("tokens taken in any portions give what they give at once, and are for
       for (const std::vector<Index>& portions :
            std::vector<std::vector<Index>>{{6}, {1, 5}, {4, 2}, {2, 1, 3}}) {
         CHECK(caches.length() == 0);
-        CHECK(caches.rows() == 0);
+        CHECK(caches.layer(0).rows() == 0);
         for (const Index portion : portions) {
           const Index first = caches.length();
           const Tensor states = model.states(columns(cached_ids(), first, portion), caches);
@@ -52,7 +52,7 @@ TEST_CASE("tokens taken in any portions give what they give at once, and are for
           CHECK(caches.layer(1).length() == first + portion);
         }
         CHECK(caches.length() == 6);
-        CHECK(caches.rows() == 3);
+        CHECK(caches.layer(0).rows() == 3);
         caches.clear();
         CHECK(caches.bytes() == 0);
       }
