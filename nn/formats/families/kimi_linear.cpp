@@ -23,10 +23,13 @@ std::string read_layers(ConfigMap& map, DeltaSizes& sizes) {
   const auto has = [](const std::vector<Index>& list, Index layer) {
     return std::count(list.begin(), list.end(), layer + 1) == 1;
   };
+  const auto refuse = [&] {
+    map.reads->fail("linear_attn_config", "must have each layer in full_attn_layers or kda_layers");
+  };
+  if (static_cast<Index>(full.size() + others.size()) != map.model.layers) refuse();
   const std::string letters = hybrid_letters(map, [&](Index layer) { return has(full, layer) ? 'F' : 'D'; });
   for (Index i = 0; i < map.model.layers; ++i)
-    if (has(full, i) == has(others, i))
-      map.reads->fail("linear_attn_config", "must have each layer in full_attn_layers or kda_layers");
+    if (has(full, i) == has(others, i)) refuse();
   return letters;
 }
 

@@ -87,6 +87,8 @@ TEST_CASE("options of hybrids' files that are not implemented are refused by nam
        {"kimi_linear", R"("mlp_layer_types": ["sparse", "dense", "sparse"])",
         "mlp_layer_types must be dense in the first layers and sparse in the others"},
        {"kimi_linear", R"("linear_attn_config": {"full_attn_layers": [2], "kda_layers": [1, 2]})",
+        "linear_attn_config must have each layer in full_attn_layers or kda_layers"},
+       {"kimi_linear", R"("linear_attn_config": {"full_attn_layers": [2], "kda_layers": [1, 3, 9]})",
         "linear_attn_config must have each layer in full_attn_layers or kda_layers"}});
   check_refusals(
       {{"qwen3_next", R"("num_experts": 8, "num_experts_per_tok": 2, "mlp_only_layers": [1])",
