@@ -12,15 +12,15 @@ void ContiguousCache::make_room(Index tokens, const Tensor& keys, const Tensor& 
   const Index room = keys_.defined() ? keys_.size(1) : 0;
   if (keys_.defined() && tokens <= room) return;
   const Index wanted = capacity_ > 0 ? capacity_ : std::max({tokens, 2 * room, kFirstRoom});
-  const auto grow = [&](Tensor& cached, const Tensor& added) {
-    if (!added.defined()) return;
-    const Tensor larger =
-        Tensor::empty({added.size(0), wanted, added.size(2)}, added.dtype(), added.device());
+  const auto grown = [&](const Tensor& cached, const Tensor& added) {
+    if (!added.defined()) return Tensor();
+    Tensor larger = Tensor::empty({added.size(0), wanted, added.size(2)}, added.dtype(), added.device());
     if (cached.defined()) copy_tokens(cached.size(0), length_, cached, room, 0, larger, wanted, 0);
-    cached = larger;
+    return larger;
   };
-  grow(keys_, keys);
-  grow(values_, values);
+  const Tensor larger_keys = grown(keys_, keys);  // there may be memory for these alone
+  values_ = grown(values_, values);
+  keys_ = larger_keys;
 }
 
 void ContiguousCache::append(const Tensor& keys, const Tensor& values) {

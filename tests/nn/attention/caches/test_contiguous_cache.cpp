@@ -1,3 +1,5 @@
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/storage_limit.h>
 #include <tapeformer/nn/attention/caches/contiguous_cache.h>
 #include <tapeformer/tests/nn/module_case.h>
 
@@ -16,4 +18,14 @@ TEST_CASE("the contiguous cache has room for exactly its capacity, or grows with
   }
   CHECK(grown <= 7);
   CHECK(room <= 2 * 1000);
+}
+
+TEST_CASE("a contiguous cache without memory for values stays as it was") {
+  const auto cache = make_cache({}, {1, 1000});
+  const Tensor keys = random_values({1, 3, 1}, 1), values = random_values({1, 3, 1000}, 2);
+  {
+    const StorageLimit limit(10'000);
+    CHECK_THROWS_AS(cache->append(keys, values), Error);
+  }
+  CHECK(cache->rows() == 0);
 }
