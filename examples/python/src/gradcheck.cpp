@@ -14,7 +14,7 @@ namespace {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-GradcheckReport check(const nb::callable& function, const nb::object& inputs, const nb::object& module,
+GradcheckReport check(const nb::callable& function, const nb::object& inputs, Module* module,
                       const GradcheckOptions& options) {
   const bool by_name = nb::isinstance<nb::dict>(inputs);
   NamedTensors checked;
@@ -39,8 +39,8 @@ GradcheckReport check(const nb::callable& function, const nb::object& inputs, co
     for (const nb::handle x : nb::cast<nb::sequence>(inputs))
       add("input " + std::to_string(checked.size()), x);
   }
-  if (!module.is_none())
-    for (auto& [name, parameter] : nb::cast<Module&>(module).named_parameters())
+  if (module != nullptr)
+    for (auto& [name, parameter] : module->named_parameters())
       checked.emplace_back(name, parameter.value());
   const auto call = [&]() -> Tensor {
     const nb::gil_scoped_acquire acquire;
@@ -76,7 +76,7 @@ void bind_gradcheck(nb::module_& module) {
   const GradcheckOptions defaults;
   module.def(
       "gradcheck",
-      [](const nb::callable& function, const nb::object& inputs, const nb::object& layer, bool second_order,
+      [](const nb::callable& function, const nb::object& inputs, Module* layer, bool second_order,
          double step, double tolerance, double absolute, std::uint64_t seed, Index most_elements) {
         GradcheckOptions options;
         options.second_order = second_order;

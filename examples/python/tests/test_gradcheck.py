@@ -49,6 +49,8 @@ class Gradcheck(unittest.TestCase):
             tf.gradcheck(lambda x: x.numpy(), [np.ones(2)])
         with self.assertRaisesRegex(TypeError, "must be a list or a dict"):
             tf.gradcheck(lambda x: x, tf.Tensor(np.ones(2)))
+        with self.assertRaises(TypeError):
+            tf.gradcheck(lambda x: x, [np.ones(2)], module="layer")
         with self.assertRaisesRegex(tf.DTypeError, "must be f64"):
             tf.gradcheck(lambda x: x, [np.ones(2, np.float32)])
 
