@@ -57,14 +57,18 @@ std::vector<TokenIds> translated(const EncoderDecoder& model, const std::vector<
 
 /// The model of a run folder or of a checkpoint of transformers.
 nb::object load_checkpoint(const std::string& folder) {
-  if (is_hugging_face(folder)) return nb::cast(load_hugging_face(folder));
+  const bool is_foreign = is_hugging_face(folder);
   const nb::object text =
       nb::module_::import_("pathlib").attr("Path")(folder + "/config.json").attr("read_text")();
   const nb::object fields = nb::module_::import_("json").attr("loads")(text);
-  std::string model;
-  if (nb::try_cast(nb::object(fields.attr("get")("model")), model) && model == "encoder_decoder")
-    return nb::cast(EncoderDecoder::load(folder));
-  return nb::cast(DecoderOnly::load(folder));
+  if (is_foreign) {
+    const nb::object translates = fields.attr("get")("is_encoder_decoder");
+    return translates.is(nb::bool_(true)) ? nb::cast(load_hugging_face<EncoderDecoder>(folder))
+                                          : nb::cast(load_hugging_face(folder));
+  }
+  const nb::object model = fields.attr("get")("model");
+  return model.equal(nb::str("encoder_decoder")) ? nb::cast(EncoderDecoder::load(folder))
+                                                 : nb::cast(DecoderOnly::load(folder));
 }
 
 }  // namespace
@@ -123,7 +127,7 @@ void bind_models(nb::module_& module) {
   module.def("load_checkpoint", &load_checkpoint, "folder"_a,
              nb::sig("def load_checkpoint(folder: str) -> DecoderOnly | EncoderDecoder"),
              ("A trained model from a run folder of ours, or a checkpoint of transformers: " +
-              family_titles("or") + ".")
+              family_titles("or") + "; to translate: " + family_titles<EncoderDecoderConfig>("or") + ".")
                  .c_str());
 }
 

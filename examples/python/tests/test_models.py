@@ -33,6 +33,7 @@ class Models(unittest.TestCase):
         self.assertEqual(model(source, source != 0, target).shape[:2], (2, 2))
         self.assertEqual(len(model.generate([[4, 5], [6]], beam=2, max_tokens=4)), 2)
         self.assertLessEqual(len(model.generate([[4, 5]], temperature=1.0, max_tokens=4)[0]), 4)
+        self.assertIs(type(tf.load_checkpoint(str(RUNS.parent / "hugging_face/marian"))), tf.EncoderDecoder)
 
     def test_folders_without_a_model_are_refused(self):
         with tempfile.TemporaryDirectory() as folder:
