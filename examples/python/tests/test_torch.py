@@ -127,7 +127,7 @@ class AgainstTorch(unittest.TestCase):
         self.compare(layer, reference, [self.x(B, T, C), self.x(B, S, C)], layer)
 
     def test_one_head_bare_matrices_and_no_weights(self):
-        attend = functional.scaled_dot_product_attention if torch else None
+        attend = functional.scaled_dot_product_attention
         single = tf.SingleHeadAttention(C, key_width=4, value_width=3, causal=True, dtype="f64")
         self.compare(
             single, lambda w, x: attend(*(functional.linear(x, w[n + ".weight"]) for n in ("query", "key", "value")), is_causal=True),
