@@ -11,6 +11,7 @@ list=false
 commit=${1-HEAD}
 
 mapfile -t changed < <(git diff --name-only "$commit" -- && git ls-files --others --exclude-standard)
+wait $!  # for the exit status of git
 [ ${#changed[@]} -gt 0 ] || { echo "tests/changed.sh: nothing has changed since $commit"; exit 0; }
 unseen=$(printf '%s\n' "${changed[@]}" | grep -vE '\.(h|cpp|cu|md)$' | tr '\n' ' ') || true
 [ -z "$unseen" ] || echo "tests/changed.sh: only tests/run.sh tests what these change: $unseen" >&2
