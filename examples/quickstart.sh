@@ -32,4 +32,4 @@ He did not give us any old books yesterday.
 This new tree that they drew was very blue.
 She cleans her watch because it is very old.'
 printf '\nFive translations (try your own: %s translate --run %s):\n' "$program" "$run"
-paste -d '\n' <(echo "$sentences") <("$program" translate --run "$run" <<<"$sentences" | sed 's/^/    /')
+"$program" translate --run "$run" <<<"$sentences" | sed 's/^/    /' | paste -d '\n' <(echo "$sentences") -
