@@ -45,6 +45,7 @@ if [ -z "$build" ]; then
 fi
 packages=$folder/packages
 rm -rf "$packages"
+mkdir -p "$folder"
 cpack -G DEB --config "$build/CPackConfig.cmake" -B "$packages" >"$folder/cpack.log" 2>&1 || { cat "$folder/cpack.log" && exit 1; }
 rm -rf "$packages/_CPack_Packages"
 for package in "$packages"/*.deb; do
