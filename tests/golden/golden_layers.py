@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from golden_file import GoldenFile, generator, integers, normal
+from golden_file import GoldenFile, generator, normal
 
 WIDTH, HEADS, FEED_FORWARD = 12, 3, 19
 BATCH, TARGET, SOURCE = 3, 5, 7
