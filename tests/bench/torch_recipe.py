@@ -246,15 +246,15 @@ def main():
     needed = {"optimizer": "muon", "schedule": "cosine", "accumulate": 1, "positions": "rotary", "norm": "rms", "activation": "relu_squared"}
     if found := {name: value for name, value in needed.items() if {**training, **config}[name] != value}:
         refuse(f"{arguments.run} must have {found}")
+    is_language = config["model"] == "decoder_only"
+    if arguments.compile and not is_language:
+        refuse("--compile would take minutes for the lengths of a translation model's batches; try without it")
     shutil.copytree(arguments.run, arguments.output,
                     ignore=shutil.ignore_patterns("checkpoint*", "weights*", "metrics*", "report*", "evaluation*", "events*"))
     torch.set_num_threads(arguments.threads)
     torch.set_flush_denormal(True)
     torch.manual_seed(arguments.seed)
     random.seed(arguments.seed)
-    is_language = config["model"] == "decoder_only"
-    if arguments.compile and not is_language:
-        refuse("--compile would take minutes for the lengths of a translation model's batches; try without it")
     with safe_open(arguments.run / "weights.safetensors", "pt") as file:
         shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}
     model = (LanguageModel if is_language else TranslationModel)(config, shapes)
