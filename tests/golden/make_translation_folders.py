@@ -18,7 +18,7 @@ import torch
 import transformers
 
 from golden_file import generator, normal
-from golden_hugging_face import TRAINING
+from golden_hugging_face import losses_of
 from golden_translation import load
 
 FOLDER = pathlib.Path(__file__).parent / "translation_folders"
@@ -129,22 +129,16 @@ def begin_of(name, tokenizer):
 
 def fine_tune(folder, tokenizer, texts):
     """Losses of pairs of neighbouring sentences, whose labels transformers shifts by itself."""
-    model, losses = load(folder, torch.float32), []
+    model = load(folder, torch.float32)
     trained = [p for p in [*model.parameters(), *model.buffers()] if p.requires_grad]
-    is_vector = lambda p: min(p.shape) == 1 or p.dim() < 2
-    optimizer = torch.optim.AdamW(
-        [{"params": [p for p in trained if not is_vector(p)], "weight_decay": TRAINING["weight_decay"]},
-         {"params": [p for p in trained if is_vector(p)], "weight_decay": 0.0}],
-        lr=TRAINING["learning_rate"], betas=(TRAINING["beta1"], TRAINING["beta2"]), eps=TRAINING["adam_epsilon"])
-    for step in range(10):
+
+    def loss_of(step):
         batch = tokenizer(texts[step : step + 3], text_target=texts[step + 1 : step + 4], padding=True, return_tensors="pt")
         batch["labels"][batch["labels"] == tokenizer.pad_token_id] = -100
-        loss = model(**batch).loss
-        optimizer.zero_grad()
-        loss.backward()
-        losses.append(round(loss.item(), 7))
-        optimizer.step()
-    return losses
+        return model(**batch).loss
+
+    losses = losses_of(trained, [p for p in trained if min(p.shape) > 1 and p.dim() > 1], loss_of, range(10), torch.float32)
+    return [round(loss, 7) for loss in losses.tolist()]
 
 
 def write(path, value):
