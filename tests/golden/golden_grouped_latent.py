@@ -23,7 +23,8 @@ def frequencies(width, base, factor=1.0, llama3=None):
 
 
 def rotate(x, positions, inverse_lengths, interleaved):
-    """x [B, T, H, D], positions [T] or [B, T]; rotates the first 2 len(inverse_lengths) components."""
+    """x [B, T, H, D], positions [T] or [B, T]; rotates the first 2 len(inverse_lengths) components (Su et al. 2021,
+    arXiv:2104.09864)."""
     width = 2 * len(inverse_lengths)
     angle = positions.double()[..., None] * inverse_lengths
     cos, sin = angle.cos()[..., None, :], angle.sin()[..., None, :]

@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from golden_file import GoldenFile, generator, integers, normal
+from golden_grouped_latent import frequencies, rotate
 
 
 def elementwise(file):
@@ -120,8 +121,8 @@ def network(file):
         ("rotary_interleaved", True, 0), ("rotary_half", False, 0),
         ("rotary_interleaved_offset", True, 4), ("rotary_half_offset", False, 4),
     ]:
-        file.case(name, lambda x: rotate(x, 10000.0, offset, interleaved), {"x": normal(generator(name), 2, 5, 3, 8)},
-                  base=10000.0, offset=offset, interleaved=interleaved)
+        file.case(name, lambda x: rotate(x, torch.arange(5) + offset, frequencies(8, 10000.0), interleaved),
+                  {"x": normal(generator(name), 2, 5, 3, 8)}, base=10000.0, offset=offset, interleaved=interleaved)
 
     for name, length, taps in [("causal_convolution", 7, 4), ("causal_convolution_short", 3, 5)]:
         random = generator(name)
@@ -133,19 +134,6 @@ def convolved(x, weight):
     columns, taps = x.transpose(1, 2), weight.shape[0]
     kernel = weight.flip(0).T[:, None]
     return x + F.conv1d(F.pad(columns, (taps - 1, 0)), kernel, groups=x.shape[-1]).transpose(1, 2)
-
-
-def rotate(x, base, offset, interleaved):
-    """x [B, T, H, D]: rotates each pair of components by position * base^(-2i/D) (Su et al. 2021, arXiv:2104.09864)."""
-    width = x.shape[-1]
-    position = torch.arange(x.shape[1], dtype=torch.float64) + offset
-    angle = position[:, None] * base ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    cos, sin = angle.cos()[:, None, :], angle.sin()[:, None, :]
-    if interleaved:
-        a, b = x[..., 0::2], x[..., 1::2]
-        return torch.stack((a * cos - b * sin, a * sin + b * cos), dim=-1).flatten(-2)
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * cos - b * sin, a * sin + b * cos), dim=-1)
 
 
 def make():
