@@ -2,7 +2,7 @@
 """The speed of PyTorch with the language models that `bench decoding --language` times, and our speed relative to it.
 
 Usage: torch_generation.py [--build BUILD] [--model character gpt2-124m] [--streams 1 16] [--tokens 64] [--rounds 5] [--threads 2]
-                           [--without-ours] [--device cuda[:N]] [--precision f32|tf32|bf16]
+                           [--device cuda[:N]] [--precision f32|tf32|bf16]
 
 Greedy, each stream after a prompt of one token, with a cache of keys and values. Each round runs every contestant once, in turn, so
 that a noisy machine is noisy for all; the best round counts. Contestants: bench decoding of the build folder; the same model written
@@ -256,8 +256,7 @@ def compare(name, arguments):
             contestants["transformers"] = lambda streams: timed(generate, streams, count)
         except Exception as error:  # it is not there, or other than expected
             print(f"torch_generation.py: transformers is not measured: {error}", file=sys.stderr)
-    if not arguments.without_ours:
-        contestants["ours"] = Ours(name, arguments)
+    contestants["ours"] = Ours(name, arguments)
     for streams in arguments.streams:
         best, failed = best_seconds(contestants, streams, arguments.rounds)
         record = {"table": "Writing with a cache", "model": name, "streams": streams, "tokens each": count,
@@ -268,8 +267,7 @@ def compare(name, arguments):
             ours = best.pop("ours")
             record["ratio"] = f"{min(best.values()) / ours:.2f}x"
         print(json.dumps(record), flush=True)
-    if not arguments.without_ours:
-        contestants["ours"].close()
+    contestants["ours"].close()
 
 
 def place_of(arguments):
@@ -295,12 +293,10 @@ def main():
     parser.add_argument("--tokens", type=positive, default=64)
     parser.add_argument("--rounds", type=positive, default=5)
     parser.add_argument("--threads", type=positive, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--without-ours", action="store_true")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--precision", choices=("f32", "tf32", "bf16"), default="f32", help="tf32 and bf16 on a GPU alone")
     arguments = parser.parse_args()
-    if not arguments.without_ours:
-        bench_of(arguments.build)
+    bench_of(arguments.build)
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
     if arguments.device != "cpu":

@@ -2,7 +2,7 @@
 """Full training steps (random batch, forward, loss, backward, clipping, AdamW) of bench train_step's workloads in PyTorch.
 
 Usage: torch_step.py [WORKLOAD[:BATCH]...] [--device cpu|cuda[:N]] [--precision f32|tf32|bf16] [--steps N] [--seconds S] [--threads N]
-                     [--compile [--graphs]] [--settings NAME] [--first-step] [--list]
+                     [--compile [--graphs]] [--settings NAME] [--list]
 
 One line of JSON a workload, with the keys of bench train_step; each workload has a process of its own, so that its peak memory is its
 own. PyTorch at its best: packed projections, scaled_dot_product_attention with its causal hint, fused AdamW, clipping by foreach,
@@ -226,11 +226,6 @@ def measure(name, arguments):
             torch.cuda.synchronize(device)
         return time.perf_counter() - begun
 
-    count = sum(parameter.numel() for parameter in parameters)
-    if arguments.first_step:
-        step()
-        print(json.dumps({"workload": name, "params": count}), flush=True)
-        return
     warmed_up = [step() for _ in range(WARM_UP)]
     while on_gpu and sum(warmed_up[1:]) < GPU_WARM_UP:  # the first may have compiled for a minute
         warmed_up.append(step())
@@ -240,7 +235,8 @@ def measure(name, arguments):
     print(json.dumps({
         "workload": name, "program": "pytorch", "torch": torch.__version__, "device": arguments.device, "dtype": arguments.precision,
         "threads": torch.get_num_threads(), "compile": arguments.compile, "graphs": arguments.graphs, "settings": arguments.settings,
-        "params": count, "ms": round(1e3 * seconds, 2), "tokens_per_s": round(workload.tokens / seconds),
+        "params": sum(parameter.numel() for parameter in parameters), "ms": round(1e3 * seconds, 2),
+        "tokens_per_s": round(workload.tokens / seconds),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024), "baseline_mib": round(baseline),
         **memory, "steps": steps}), flush=True)
 
@@ -256,7 +252,6 @@ def main():
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
     parser.add_argument("--graphs", action="store_true", help="on a GPU, compiled in the mode reduce-overhead: with CUDA graphs")
     parser.add_argument("--settings", choices=SETTINGS, default=DEFAULT_SETTINGS, help="the environment of the process")
-    parser.add_argument("--first-step", action="store_true", help="end after one step, the first")
     parser.add_argument("--list", action="store_true", help="the workloads and their sizes")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)  # in the process that measures
     arguments = parser.parse_args()
