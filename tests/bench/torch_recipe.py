@@ -105,8 +105,7 @@ class Model(torch.nn.Module):
             (matrices if value.dim() == 2 and "embedding" not in name and "head" not in name else others).append(value)
         muon = torch.optim.Muon(matrices, weight_decay=training["weight_decay"], momentum=training["momentum"],
                                 ns_steps=int(training["newton_schulz_steps"]))
-        adamw = torch.optim.AdamW(others, betas=(training["beta1"], training["beta2"]), eps=1e-8,
-                                  weight_decay=training.get("adam_weight_decay", 0), fused=True)
+        adamw = torch.optim.AdamW(others, betas=(training["beta1"], training["beta2"]), eps=1e-8, weight_decay=0, fused=True)
         return (muon, 1), (adamw, training["adam_rate"])
 
     def weights(self):
@@ -243,8 +242,9 @@ def main():
     arguments = parser.parse_args()
     config = json.loads((arguments.run / "config.json").read_text(encoding="utf-8"))
     training = config["training"]
+    of_muon = {"adam_weight_decay": 0, "update_rms": 0}
     needed = {"optimizer": "muon", "schedule": "cosine", "accumulate": 1, "positions": "rotary", "norm": "rms", "activation": "relu_squared"}
-    if found := {name: value for name, value in needed.items() if {**training, **config}[name] != value}:
+    if found := {name: value for name, value in {**needed, **of_muon}.items() if {**of_muon, **training, **config}[name] != value}:
         refuse(f"{arguments.run} must have {found}")
     is_language = config["model"] == "decoder_only"
     if arguments.compile and not is_language:
