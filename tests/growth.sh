@@ -51,7 +51,7 @@ done
 failed=0
 for name in train_language_model train_translation; do
   code=0
-  wait "${process[$name]}" || code=$?
+  wait "${process[$name]}" || { code=$? && tail -n 5 "$runs/$name.err"; }
   awk -v name="$name" -v code="$code" '
     function median(from, to, i, j, sorted) {
       for (i = from; i < to; ++i) {
@@ -64,7 +64,7 @@ for name in train_language_model train_translation; do
     END {
       begin = int(NR / 4) + 1; third = int((NR - begin + 1) / 3)
       if (code != 0 || third < 2) {
-        print name ": exit code " code " after " NR " samples; more minutes, or see its .err"
+        print name ": exit code " code " after " NR " samples; try more minutes"
         exit 1
       }
       last = NR - third + 1
