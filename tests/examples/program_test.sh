@@ -20,14 +20,15 @@ check() {  # check NAME CONDITION...
 # The program's name in messages.
 called=$(basename "$program" | sed 's/_\(emulated\|sanitized\)$//')
 
-# The refusals and their messages, next to the program.
+# The refusals and their messages, next to the program; where nothing is refused there is no such file.
 table=$(dirname "$program")/bad_input_$(basename "$0" .sh).md
-printf '| bad input | command line | exit code | message |\n|---|---|---|---|\n' >"$table"
+rm -f "$table"
 
 # note_refusal NAME CODE ARGUMENTS...: a row of the table, with the contents of "$work/err".
 note_refusal() {
   local name=$1 code=$2
   shift 2
+  [ -e "$table" ] || printf '| bad input | command line | exit code | message |\n|---|---|---|---|\n' >"$table"
   {
     printf '%s\037%s\037%s\037' "$name" "$*" "$code"
     sed -n "/^$called: /,\$p" "$work/err"
