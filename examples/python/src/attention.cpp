@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/additive_attention.h>
 #include <tapeformer/autograd/ops/attention.h>
 #include <tapeformer/examples/python/src/bindings.h>

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/examples/python/src/arrays.h>
 #include <tapeformer/examples/python/src/bindings.h>
 #include <tapeformer/nn/formats/family.h>
