@@ -90,5 +90,5 @@ save_results() {
   for kept in "$work"/*.jsonl; do
     [ ! -e "$kept" ] || tail -c 15000000 "$kept" >"$results/${kept##*/}"
   done
-  cat "$work"/lines/* >"$results/table.txt"
+  cat "$work"/lines/* >"$results/table${set:+_$set}.txt"
 }
