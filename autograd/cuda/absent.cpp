@@ -27,7 +27,8 @@ void copy_across(int, void*, int, const void*, std::size_t) { throw_absent(); }
 void synchronize(int) {}
 void fill(int, DType, Index, double, void*) { throw_absent(); }
 void convert(int, DType, const void*, DType, void*, Index) { throw_absent(); }
-DeviceErrorSlot* watch_for_device_error(int, std::function<std::string(const DeviceErrorSlot&)>) {
+void watch_for_device_error(int, std::function<std::string(const DeviceErrorSlot&)>,
+                            const std::function<void(DeviceErrorSlot*)>&) {
   throw_absent();
 }
 void report_device_errors(int) {}

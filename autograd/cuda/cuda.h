@@ -47,10 +47,11 @@ struct DeviceErrorSlot {
   std::int64_t position;  ///< -1: none
   std::int32_t value;
 };
-/// A slot for the error of the next kernel. If it leaves one, a later call of report_device_errors() throws
-/// the result of `describe` as a ShapeError.
-DeviceErrorSlot* watch_for_device_error(int device,
-                                        std::function<std::string(const DeviceErrorSlot&)> describe);
+/// Calls `queue` with a slot for the error of the kernel that it queues; other threads wait for the device
+/// before that or after. If the kernel leaves an error, a later call of report_device_errors() throws the
+/// result of `describe` as a ShapeError.
+void watch_for_device_error(int device, std::function<std::string(const DeviceErrorSlot&)> describe,
+                            const std::function<void(DeviceErrorSlot*)>& queue);
 /// Throws the first error that kernels have left, or the failure of the device; a capture postpones this.
 /// Waits for the kernels only if there is an error, since they may find an earlier one. Called before each
 /// operation; waits for a device throw likewise.

@@ -109,20 +109,20 @@ void settle(DeviceWatches& watches) {
 
 }  // namespace
 
-DeviceErrorSlot* watch_for_device_error(int device,
-                                        std::function<std::string(const DeviceErrorSlot&)> describe) {
+void watch_for_device_error(int device, std::function<std::string(const DeviceErrorSlot&)> describe,
+                            const std::function<void(DeviceErrorSlot*)>& queue) {
   DeviceWatches& watches = watches_of(device);
   const std::lock_guard<std::mutex> lock(watches.guard);
   if (captured_here != nullptr) {
     if (captured_here->watches->is_full()) throw NotCapturable("[cuda] too many checks for one graph");
-    return captured_here->watches->add(std::move(describe));
+    return queue(captured_here->watches->add(std::move(describe)));
   }
   if (!watches.queued) watches.queued = std::make_shared<Watches>(device);
   if (watches.queued->is_full()) {
     wait_for_kernels(device);
     settle(watches);
   }
-  return watches.queued->add(std::move(describe));
+  queue(watches.queued->add(std::move(describe)));
 }
 
 std::shared_ptr<Watches> watches_for_graph(int device) {

@@ -23,11 +23,12 @@ Tensor count_by(const Rule& rule, const Tensor& ids, const Describe& describe) {
   const Device device = ids.device();
   const Tensor counted = Tensor::empty({1}, DType::i32, device);
   cuda::DeviceErrorSlot first{-1, 0};
-  cuda::DeviceErrorSlot* error =
-      device.is_cuda() ? cuda::watch_for_device_error(device.index, describe) : &first;
   dispatch_on("check_ids", device, [&](auto on) {
-    kernels::check_ids(on, ids.elements(), ids.address<std::int32_t>(), rule, counted.address<std::int32_t>(),
-                       error);
+    const auto queue = [&](cuda::DeviceErrorSlot* error) {
+      kernels::check_ids(on, ids.elements(), ids.address<std::int32_t>(), rule,
+                         counted.address<std::int32_t>(), error);
+    };
+    device.is_cuda() ? cuda::watch_for_device_error(device.index, describe, queue) : queue(&first);
   });
   if (device.is_cuda()) cuda::report_device_errors(device.index);
   if (first.position >= 0) throw ShapeError(describe(first));

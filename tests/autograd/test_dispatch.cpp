@@ -109,9 +109,9 @@ TEST_CASE("a device error that a kernel left is reported before more is queued")
   if (!has_gpu()) return;
   const Device gpu = Device::cuda(0);
   const Tensor x = Tensor::zeros({2}, DType::f32, gpu);
-  cuda::DeviceErrorSlot* watch =
-      cuda::watch_for_device_error(gpu.index, [](const cuda::DeviceErrorSlot&) { return "[ids] bad"; });
-  watch->position = 0;
+  cuda::watch_for_device_error(
+      gpu.index, [](const cuda::DeviceErrorSlot&) { return "[ids] bad"; },
+      [](cuda::DeviceErrorSlot* slot) { slot->position = 0; });
   CHECK(message_of<ShapeError>([&] { dispatch("test", operands(x), [](auto, auto*) { CHECK(false); }); }) ==
         "[ids] bad");
 }

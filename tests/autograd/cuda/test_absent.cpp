@@ -24,7 +24,10 @@ TEST_CASE("a build or a machine without GPUs says so wherever one is requested")
       [&] { cuda::copy_across(0, at, 0, at, 1); },
       [&] { cuda::fill(0, DType::f32, 1, 0, at); },
       [&] { cuda::convert(0, DType::f32, at, DType::f64, at, 1); },
-      [] { cuda::watch_for_device_error(0, [](const cuda::DeviceErrorSlot&) { return ""; }); },
+      [] {
+        cuda::watch_for_device_error(
+            0, [](const cuda::DeviceErrorSlot&) { return ""; }, [](cuda::DeviceErrorSlot*) {});
+      },
       [&] { cuda::set_numbers(0, &number, &number, 1); },
       [] { const cuda::Capture capture(0, 0); },
       [&] { const cuda::Readback readback(0, at, 1); }};

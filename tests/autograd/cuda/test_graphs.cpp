@@ -192,12 +192,13 @@ TEST_CASE("each launch checks its input again, and reports an error with the mes
   const Tensor ids = Tensor::full({4}, 3, DType::i32, Device::cuda()),
                counted = Tensor::zeros({1}, DType::i32, Device::cuda());
   const auto graph = captured([&] {
-    cuda::DeviceErrorSlot* const error =
-        cuda::watch_for_device_error(0, [](const cuda::DeviceErrorSlot& found) {
-          return "got " + std::to_string(found.value) + " at " + std::to_string(found.position);
-        });
-    kernels::check_ids(kernels::Cuda{0}, 4, ids.address<std::int32_t>(), {0, 5},
-                       counted.address<std::int32_t>(), error);
+    const auto describe = [](const cuda::DeviceErrorSlot& found) {
+      return "got " + std::to_string(found.value) + " at " + std::to_string(found.position);
+    };
+    cuda::watch_for_device_error(0, describe, [&](cuda::DeviceErrorSlot* error) {
+      kernels::check_ids(kernels::Cuda{0}, 4, ids.address<std::int32_t>(), {0, 5},
+                         counted.address<std::int32_t>(), error);
+    });
   });
   const auto run = [&](double id) {
     cuda::fill(0, DType::i32, 4, id, ids.address<std::int32_t>());
