@@ -50,6 +50,7 @@ Capture::Capture(int device, std::int64_t expected_bytes) {
   state.arena.keep_used();
   // Relaxed: other calls of this thread (memory on the copies' stream, a library that loads its kernels) do
   // not concern the capture; calls that would make a graph wrong are refused by name.
+  const std::lock_guard<std::mutex> lock(state.releasing);  // a captured stream frees no memory
   check(cudaStreamBeginCapture(state.kernels, cudaStreamCaptureModeRelaxed), "beginning a capture");
   is_open_ = true;
   captured_here = state_.get();

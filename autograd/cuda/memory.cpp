@@ -78,7 +78,10 @@ void* take_before_graphs(DeviceState& state, std::size_t bytes, cudaStream_t str
   return block;
 }
 
+/// Frees memory on the stream of kernels, after a capture if there is one.
 void give_back(DeviceState& state, void* block) noexcept {
+  const std::lock_guard<std::mutex> lock(state.releasing);
+  if (state.captured != nullptr) return state.released_in_capture.push_back(block);
   // An error here is an earlier one, which the next wait reports; or the process is ending.
   static_cast<void>(is_host_readable() ? cudaFree(block) : cudaFreeAsync(block, state.kernels));
 }
@@ -114,20 +117,16 @@ void release(int device, void* block, std::size_t bytes) noexcept {
   DeviceState& state = used_device_state(device);
   if (state.arena.release(block)) return;
   state.in_use_bytes -= static_cast<std::int64_t>(bytes);
-  if (state.captured != nullptr) {
-    const std::lock_guard<std::mutex> lock(state.releasing);
-    if (state.captured != nullptr) {  // it may have ended meanwhile
-      state.released_in_capture.push_back(block);
-      return;
-    }
-  }
   give_back(state, block);
 }
 
 void release_deferred(DeviceState& state) noexcept {
-  const std::lock_guard<std::mutex> lock(state.releasing);
-  for (void* const block : state.released_in_capture) give_back(state, block);
-  state.released_in_capture.clear();
+  std::vector<void*> blocks;
+  {
+    const std::lock_guard<std::mutex> lock(state.releasing);
+    blocks.swap(state.released_in_capture);
+  }
+  for (void* const block : blocks) give_back(state, block);
 }
 
 void* make_segment(DeviceState& state, std::size_t bytes) {

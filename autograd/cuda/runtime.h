@@ -81,7 +81,7 @@ struct DeviceState {
   std::vector<ReadbackSlot> slots;
   std::map<const void*, std::size_t> shared_allowed;  ///< of each kernel
 
-  std::mutex releasing;  ///< guards what follows
+  std::mutex releasing;  ///< held while memory is freed, or a capture begins; guards what follows
   std::vector<void*> released_in_capture;
 };
 /// Makes `device` this thread's current one.

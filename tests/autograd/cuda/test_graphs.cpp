@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <future>
 #include <optional>
 #include <string>
 #include <thread>
@@ -186,6 +187,17 @@ TEST_CASE("another thread gets an error while the device is captured") {
   }
   CHECK(message == "[cuda] another thread is capturing on cuda:0; try again when it has finished");
   CHECK(x.at(0) == 1);
+}
+
+TEST_CASE("memory that another thread releases while captures begin is no part of their graphs") {
+  const Tensor x = numbers(1), y = numbers(2);
+  std::vector<void*> blocks(10000);
+  for (void*& block : blocks) block = cuda::allocate(0, 8);
+  const auto other = std::async(std::launch::async, [&] {
+    for (void* const block : blocks) cuda::release(0, block, 8);
+  });
+  for (int i = 0; i < 100; ++i)
+    CHECK(captured([&] { cuda::copy(0, on_device(y), on_device(x), kBytes); })->nodes() == 1);
 }
 
 TEST_CASE("each launch checks its input again, and reports an error with the message given in the capture") {
