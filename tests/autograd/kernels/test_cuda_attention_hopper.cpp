@@ -147,6 +147,7 @@ TEST_CASE("inputs that the kernels do not support are left alone") {
   CHECK(!takes([](auto& c, auto&) { c.key = on_gpu(c.key, 1); }));
   CHECK(takes([](auto& c, auto&) { c.key = on_gpu(c.key, 8); }));
   CHECK(!takes([](auto&, auto& s) { s.scale = 0; }));
+  CHECK(!takes([](auto&, auto& s) { s.scale = 1e-60; }));
   CHECK(!takes([](auto&, auto& s) { s.scale = -1; }));
   CHECK(!takes([&](auto&, auto& s) { s.mask = &flag; }));
   CHECK(!takes([&](auto&, auto& s) { s.key_mask = &flag; }));

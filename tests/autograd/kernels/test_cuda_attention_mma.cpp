@@ -131,6 +131,14 @@ TEST_CASE("large scores neither overflow nor vanish") {
   }
 }
 
+TEST_CASE("scales of either sign that are 0 in f32 give the same output") {
+  Generator random(test_seed(31));
+  const AttentionInputs in = random_inputs(1, 20, 70, 1, 1, 16, 16, random);
+  AttentionOptions above, below;
+  above.scale = 1e-60, below.scale = -1e-60;
+  CHECK(same_values(attention_by("tensor_cores", in, above), attention_by("tensor_cores", in, below)));
+}
+
 TEST_CASE("heads side by side in one projection are read, and get their gradients, where they lie") {
   const ByTf32 tf32;
   for (const std::string kind : {"tensor_cores", "tf32", "hopper"}) {

@@ -19,6 +19,9 @@ bool modifies(const AttentionShape& s, const AttentionOperands<T>& x) {
   return changes_pairs(s, x) || x.sinks != nullptr;
 }
 
+/// True if the largest score is that of the largest product, also when f32 rounds the scale.
+inline bool keeps_order(double scale) { return scale >= double{std::numeric_limits<float>::min()}; }
+
 /// True if rows of this width begin at multiples of 16 bytes and end there.
 template <class T>
 bool has_aligned_rows(const T* x, const HeadStrides& strides, Index width) {

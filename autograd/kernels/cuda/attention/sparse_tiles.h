@@ -272,8 +272,7 @@ void with_head_tiles(Index heads, const Use& use) {
 inline bool suits_tiles(Cuda on, const SparseOperands& x) {
   const SparseSizes& s = x.sizes;
   const int most_heads = s.heads <= kTileHeads ? kTileHeads : kMostHeadTiles * kTileHeads;
-  // The largest score is that of the largest product only with a positive scale.
-  return s.scale > 0 && s.width % 16 == 0 && s.value_width % 16 == 0 && s.width <= kMostWidth &&
+  return keeps_order(s.scale) && s.width % 16 == 0 && s.value_width % 16 == 0 && s.width <= kMostWidth &&
          are_packed(x.query, x.latents, x.dy) &&
          std::max(SparseBlock::bytes(s, x.dy != nullptr, kTileHeads, 2),
                   SparseBlock::bytes(s, x.dy != nullptr, most_heads, 1)) <= shared_room(on);

@@ -75,7 +75,7 @@ CUtensorMap box_map(const BFloat16* x, const HeadStrides& strides, Index batch, 
 bool hopper_takes(Cuda on, const AttentionShape& s, const AttentionOperands<BFloat16>& x, const BFloat16* y) {
   const cudaDeviceProp& device = cuda::device_state(on.device).properties;
   if (device.major != 9 || device.minor != 0 || changes_pairs(s, x)) return false;
-  if (x.bias != nullptr || s.mask != nullptr || s.key_mask != nullptr || !(s.scale > 0)) return false;
+  if (x.bias != nullptr || s.mask != nullptr || s.key_mask != nullptr || !keeps_order(s.scale)) return false;
   const Index width = std::max(s.key_width, s.value_width), least = std::min(s.key_width, s.value_width);
   if (least < 8 || width < kLeastWidth || width > kMostWidth || s.queries < kLeastQueries) return false;
   return s.batch * s.heads * std::max(s.queries, s.keys) < std::numeric_limits<int>::max() &&

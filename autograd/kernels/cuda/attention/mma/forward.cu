@@ -355,8 +355,8 @@ bool tensor_core_attention_forward(Cuda on, const AttentionShape& s, const Atten
       !has_aligned_rows(x.query, s.query, s.key_width) || !has_aligned_rows(x.key, s.key, s.key_width) ||
       !has_aligned_rows(x.value, s.value, s.value_width) || reinterpret_cast<std::uintptr_t>(y) % 16 != 0)
     return false;
-  // The largest score times a factor is the largest product only if the factor is positive.
-  MmaOptions options = s.scale > 0 ? options_of(s, x) : std::max(options_of(s, x), MmaOptions::masks);
+  MmaOptions options =
+      keeps_order(s.scale) ? options_of(s, x) : std::max(options_of(s, x), MmaOptions::masks);
   if (options == MmaOptions::masks && x.sinks != nullptr) options = MmaOptions::modifiers;
   bool is_done = false;
   with_width<T>(s, [&](auto width) {
