@@ -68,7 +68,7 @@ Capture::~Capture() {
 }
 
 void Capture::leave() noexcept {
-  DeviceState& state = used_device_state(state_->device);
+  DeviceState& state = used_device_state(captured_here->device);
   is_open_ = false;
   captured_here = nullptr;
   state.captured = nullptr;
@@ -81,17 +81,17 @@ std::unique_ptr<Graph> Capture::finish() {
   DeviceState& state = device_state(state_->device);
   cudaGraph_t graph = nullptr;
   cudaError_t status = cudaStreamEndCapture(state.kernels, &graph);
-  leave();
   if (status == cudaSuccess) status = cudaGraphGetNodes(graph, nullptr, &state_->nodes);
   if (status == cudaSuccess) status = cudaGraphInstantiateWithFlags(&state_->exec, graph, 0);
   if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
   if (status != cudaSuccess) {
     static_cast<void>(cudaGetLastError());
-    drop_without_graphs(state);
     throw NotCapturable(std::string("[cuda] a capture gave no graph: ") + cudaGetErrorString(status));
   }
   order_behind_uploads(state);  // for segments that were added meanwhile
-  return std::make_unique<Graph>(std::move(state_));
+  auto made = std::make_unique<Graph>(std::move(state_));
+  leave();  // not before the graph is listed, or another thread might drop its memory
+  return made;
 }
 
 bool evict_graphs(DeviceState& state) noexcept {

@@ -6,6 +6,8 @@
 #include <tapeformer/tests/reference/support.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <future>
 #include <optional>
@@ -152,6 +154,28 @@ TEST_CASE("neither a capture nor another thread evicts graphs") {
   REQUIRE_FALSE(graph->is_evicted());
   graph->launch();
   CHECK(y.at(1) == 4);
+}
+
+TEST_CASE("a graph that another thread destroys does not take the memory of one that is being made") {
+  const Tensor y = numbers(0);
+  for (int i = 1; i <= 200; ++i) {
+    std::atomic<bool> is_near{false};
+    auto last = captured([] {});
+    const auto other = std::async(std::launch::async, [&] {
+      while (!is_near) std::this_thread::yield();
+      const auto moment = std::chrono::steady_clock::now() + std::chrono::nanoseconds(100 * i);
+      while (std::chrono::steady_clock::now() < moment) continue;
+      last.reset();
+    });
+    const auto graph = captured([&] {
+      const Tensor x = numbers(i);
+      cuda::copy(0, on_device(y), on_device(x), kBytes);
+      is_near = true;
+    });
+    other.wait();
+    graph->launch();
+    CHECK(y.at(999) == i);
+  }
 }
 
 TEST_CASE("a call that would wait, read or upload is refused by name, and leaves the capture whole") {
