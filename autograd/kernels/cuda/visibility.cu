@@ -31,12 +31,15 @@ __global__ void find_visible_keys_kernel(Visibility v, std::int32_t* from, std::
   });
 }
 
+/// Wrong starts are reported later: until then no key that a query sees may lie beyond its relative biases.
 __global__ void find_positions_kernel(Visibility v, std::int32_t* positions) {
+  const Index longest = max(v.queries, v.keys);
   for_each_index(v.batch * v.queries, [&](Index row) {
     const Index i = sequence_of(v, row);
     const Sequence sequence = sequence_at(v, i);
-    positions[row] =
-        static_cast<std::int32_t>(sequence.key + position_at(v, sequence, i, row - sequence.row));
+    const Index least = keys_at(v, sequence, i) - longest,
+                position = position_at(v, sequence, i, row - sequence.row);
+    positions[row] = static_cast<std::int32_t>(sequence.key + max(least, min(position, longest - 1)));
   });
 }
 

@@ -6,6 +6,7 @@
 #include <tapeformer/tests/reference/sanitized.h>
 
 #include <algorithm>
+#include <cmath>
 
 using namespace tapeformer;
 
@@ -109,6 +110,19 @@ TEST_CASE("relative distances of a block that end with the first key of a tile")
       c.options.relative_bias = random_normal({1, 2 * S - 1}, random);
       check_path(gpu_path("plain", type), c, random);
     }
+  }
+}
+
+TEST_CASE("wrong starts of queries lead to no distance beyond those of a relative bias") {
+  AttentionMasks masks;
+  masks.query_starts = on_gpu(integers({0, 2000000000, 5}, {3}));
+  masks.key_starts = on_gpu(integers({0, 3, 7}, {3}));
+  const Tensor positions = query_positions(masks, 1, 5, 7, Device::cuda());
+  const VisibleKeys visible = visible_keys(masks, 1, 5, 7, Device::cuda());
+  for (Index t = 0; t < 5; ++t) {
+    REQUIRE(visible.from.at(t) < visible.to.at(t));
+    CHECK(std::fabs(visible.from.at(t) - positions.at(t)) <= 6);
+    CHECK(std::fabs(visible.to.at(t) - 1 - positions.at(t)) <= 6);
   }
 }
 
