@@ -35,18 +35,16 @@ std::string ConfigField::text() const {
 }
 
 Field& FieldVisitor::operator()(const char* name, const FieldMember& member, const char* help,
-                                NumberRule rule, const char* since) const {
-  return fields_.emplace_back(Field{name, help, rule, group_, part_, since}, member);
+                                NumberRule rule) const {
+  return fields_.emplace_back(Field{name, help, rule, group_, part_}, member);
 }
 
-void FieldVisitor::operator()(const char* name, const FieldMember& member, NumberRule rule,
-                              const char* since) const {
-  if (*group_ == '\0') (*this)(name, member, "", rule, since);
+void FieldVisitor::operator()(const char* name, const FieldMember& member, NumberRule rule) const {
+  if (*group_ == '\0') (*this)(name, member, "", rule);
 }
 
-void FieldVisitor::path(const char* name, const FieldMember& member, const char* help,
-                        const char* since) const {
-  fields_.emplace_back(Field{name, help, kAnyNumber, group_, part_, since, true}, member);
+void FieldVisitor::path(const char* name, const FieldMember& member, const char* help) const {
+  (*this)(name, member, help).is_path = true;
 }
 
 const char* type_text(const ConfigField& field) {

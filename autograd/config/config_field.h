@@ -35,17 +35,14 @@ inline constexpr NumberRule kSize{"must be from 0 to 2147483647",
 inline constexpr NumberRule kPositiveSize{"must be from 1 to 2147483647",
                                           [](double x) { return x >= 1 && kSize.holds(x); }};
 
-inline constexpr const char* kFirstVersion = "0.1.0";
-
 struct Field {
-  std::string name;                   ///< in files; the option is --name, with dashes
-  std::string help = {};              ///< of the option; without help the field is only in files
-  NumberRule rule = kAnyNumber;       ///< of a number
-  const char* group = "";             ///< the heading of its option in --help
-  const char* part = "";              ///< a heading within the group
-  const char* since = kFirstVersion;  ///< the version that added it
-  bool is_path = false;               ///< a path of a file or folder, or a list of these
-  bool follows_kind = false;          ///< its default depends on the kind in another field
+  std::string name;              ///< in files; the option is --name, with dashes
+  std::string help = {};         ///< of the option; without help the field is only in files
+  NumberRule rule = kAnyNumber;  ///< of a number
+  const char* group = "";        ///< the heading of its option in --help
+  const char* part = "";         ///< a heading within the group
+  bool is_path = false;          ///< a path of a file or folder, or a list of these
+  bool follows_kind = false;     ///< its default depends on the kind in another field
 };
 
 /// The value of a field.
@@ -142,12 +139,10 @@ class FieldVisitor {
       : fields_(fields), group_(group), part_(part) {}
 
   Field& operator()(const char* name, const FieldMember& member, const char* help,
-                    NumberRule rule = kAnyNumber, const char* since = kFirstVersion) const;
+                    NumberRule rule = kAnyNumber) const;
   /// Describes a field that is only in files, without an option; a visitor of in_group() skips it.
-  void operator()(const char* name, const FieldMember& member, NumberRule rule = kAnyNumber,
-                  const char* since = kFirstVersion) const;
-  void path(const char* name, const FieldMember& member, const char* help,
-            const char* since = kFirstVersion) const;
+  void operator()(const char* name, const FieldMember& member, NumberRule rule = kAnyNumber) const;
+  void path(const char* name, const FieldMember& member, const char* help) const;
   /// A visitor for the options of a program under this heading.
   FieldVisitor in_group(const char* heading) const { return FieldVisitor(fields_, heading); }
   /// A visitor for options under a heading of their own within the group.

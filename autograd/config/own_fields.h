@@ -67,7 +67,7 @@ void describe_own_fields(const Kinds& kinds, const std::string& kind, Find* find
       if (value) values.insert_or_assign(name, *value);
       if (!value) values.erase(name);
     };
-    describe(field.name.c_str(), Property(get, set), help.c_str(), field.rule, field.since);
+    describe(field.name.c_str(), Property(get, set), help.c_str(), field.rule);
   }
 }
 

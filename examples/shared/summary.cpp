@@ -15,8 +15,8 @@ std::string field_row(const ConfigField& field) {
   const std::string range = field.choices().empty()
                                 ? replaced(replaced(field.rule.words, "must be ", ""), "must not be ", "not ")
                                 : alternatives(field.choices());
-  return format("| `{}` | {} | {} | {} | {} | {} |\n", field.name, replaced(type_text(field), "a ", ""),
-                field.text(), range, field.help, field.since);
+  return format("| `{}` | {} | {} | {} | {} |\n", field.name, replaced(type_text(field), "a ", ""),
+                field.text(), range, field.help);
 }
 
 std::string cost_line(const std::string& name, const std::string& flops, const std::string& bytes) {
@@ -139,7 +139,7 @@ std::string costs_text(EncoderDecoder& model) {
 }
 
 std::string fields_table(const FieldList& fields) {
-  return "| field | type | default | range | meaning | since |\n|---|---|---|---|---|---|\n" +
+  return "| field | type | default | range | meaning |\n|---|---|---|---|---|\n" +
          joined(fields, "", field_row);
 }
 

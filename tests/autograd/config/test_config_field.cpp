@@ -17,7 +17,7 @@ struct Lamp {
 
   void describe(const FieldVisitor& field) {
     field("watts", watts, kPositive);
-    field("share", share, "of the light", kBelowOne, "0.2.0");
+    field("share", share, "of the light", kBelowOne);
     field("dark", Property([this] { return !lit; }, [this](bool dark) { lit = !dark; }), "or not");
     field("red", red);
     field.path("rooms", rooms, "where it is");
@@ -34,7 +34,6 @@ TEST_CASE("a configuration's fields have its values as text, and none where no v
   const FieldList fields = fields_of(lamp);
   CHECK(fields[0].member() == &lamp.watts);
   CHECK(fields[2].member() == nullptr);
-  CHECK(fields[1].since == std::string("0.2.0"));
   CHECK(fields[4].is_path);
   CHECK_FALSE(fields[3].value());
   CHECK(type_text(fields[3]) == std::string("true or false"));

@@ -18,8 +18,8 @@ struct Described {
 
   void describe(const FieldVisitor& field) {
     field("size", size, "how many", kPositiveSize);
-    field("share", share, kNotNegative, "0.2.0");
-    field("on", on, "or off", kAnyNumber, "0.3.0");
+    field("share", share, kNotNegative);
+    field("on", on, "or off");
     field("unset", unset);
     field("sort", one_of(sort, {"a", "b"}));
   }
@@ -52,16 +52,16 @@ TEST_CASE("a summary has the model's fields, and its parameters with shapes, num
   CHECK(has(frozen, "\nfrozen" + std::string(69, ' ') + "192\n"));
 }
 
-TEST_CASE("a table of fields gives their types, defaults, ranges, meanings and first versions") {
+TEST_CASE("a table of fields gives their types, defaults, ranges and meanings") {
   Described changed;
   CHECK(fields_table(fields_of(changed)) ==
-        "| field | type | default | range | meaning | since |\n"
-        "|---|---|---|---|---|---|\n"
-        "| `size` | whole number | 3 | from 1 to 2147483647 | how many | 0.1.0 |\n"
-        "| `share` | number | 0.25 | not negative |  | 0.2.0 |\n"
-        "| `on` | true or false | true |  | or off | 0.3.0 |\n"
-        "| `unset` | true or false | none |  |  | 0.1.0 |\n"
-        "| `sort` | string | b | a or b |  | 0.1.0 |\n");
+        "| field | type | default | range | meaning |\n"
+        "|---|---|---|---|---|\n"
+        "| `size` | whole number | 3 | from 1 to 2147483647 | how many |\n"
+        "| `share` | number | 0.25 | not negative |  |\n"
+        "| `on` | true or false | true |  | or off |\n"
+        "| `unset` | true or false | none |  |  |\n"
+        "| `sort` | string | b | a or b |  |\n");
   const Described usual;
   changed.size = 4;
   CHECK(fields_text(fields_of(changed), fields_of(usual)) ==
