@@ -69,19 +69,6 @@ TAPEFORMER_KERNEL(where, const Broadcast& sizes, const bool* condition, const T*
 TAPEFORMER_KERNEL(equal, const Broadcast& sizes, const T* a, const T* b, bool* y);
 void logical_and(Cpu, const Broadcast& sizes, const bool* a, const bool* b, bool* y);
 void logical_and(Cuda, const Broadcast& sizes, const bool* a, const bool* b, bool* y);
-/// A sum of two weighted operands: x and y [rows, width], other [rows, width - first].
-struct WeightedSum {
-  Index rows = 0, width = 0, first = 0;
-};
-/// y = weights[0] x + weights[1] other in the columns from `first` on, x in those before.
-TAPEFORMER_KERNEL(weighted_sum_forward, const WeightedSum& sizes, const T* x, const T* other,
-                  const T* weights, T* y);
-/// The number of parts of weighted_sum_backward's sums; on the CPU it depends on the number of threads.
-Index weighted_sum_parts(Cpu, const WeightedSum& sizes);
-Index weighted_sum_parts(Cuda, const WeightedSum& sizes);
-/// partials [parts, 2]: the sums of dy x and of dy other, over parts of the elements; nullptr if not needed.
-TAPEFORMER_KERNEL(weighted_sum_backward, const WeightedSum& sizes, const T* x, const T* other,
-                  const T* weights, const T* dy, Wide<T>* partials, Write<T> dx, Write<T> dother);
 /// sum += x.
 TAPEFORMER_KERNEL(add_in_place, Index count, const T* x, T* sum);
 /// Position of the first NaN, or unless `nan_only` infinity; -1 if there is none.

@@ -1,16 +1,10 @@
 #include <tapeformer/autograd/dispatch.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
-#include <tapeformer/autograd/kernels/reduce.h>
 #include <tapeformer/autograd/ops/broadcast.h>
 #include <tapeformer/autograd/ops/elementwise.h>
-#include <tapeformer/autograd/ops/require.h>
-#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/autograd/ops/tensor_math.h>
 #include <tapeformer/autograd/tape/tape.h>
-
-#include <algorithm>
-#include <cmath>
 
 namespace tapeformer {
 namespace {
@@ -73,48 +67,6 @@ Tensor cast(const Tensor& x, DType type) {
   if (x.dtype() == type) return x;
   return record("cast", {x}, {}, x.to(type),
                 [from = x.dtype()](const Tensor& dy, const Gradients& into) { into[0] += cast(dy, from); });
-}
-
-namespace {
-
-kernels::WeightedSum check_weighted_sum(const Tensor& x, const Tensor& other, const Tensor& weights) {
-  const int rank = x.rank();
-  const bool fits = rank > 0 && other.rank() == rank && other.size(-1) <= x.size(-1) &&
-                    std::equal(x.shape().begin(), x.shape().end() - 1, other.shape().begin());
-  require(fits && weights.shape() == Shape{2}, "weighted_sum",
-          "other must have x's shape or fewer columns, and weights two elements",
-          {{"x", x}, {"other", other}, {"weights", weights}});
-  return {x.shape().elements(0, rank - 1), x.size(-1), x.size(-1) - other.size(-1)};
-}
-
-/// The forward pass in plain operations.
-Tensor composed_weighted_sum(const Tensor& x, const Tensor& other, const Tensor& weights) {
-  const Index n = other.size(-1), before = x.size(-1) - n;
-  const Tensor mixed = slice(x, -1, before, n) * slice(weights, 0, 0, 1) + other * slice(weights, 0, 1, 1);
-  return before == 0 ? mixed : concat({slice(x, -1, 0, before), mixed}, -1);
-}
-
-}  // namespace
-
-Tensor weighted_sum(const Tensor& x, const Tensor& other, const Tensor& weights) {
-  const kernels::WeightedSum sizes = check_weighted_sum(x, other, weights);
-  const Tensor y = Tensor::empty_like(x);
-  dispatch("weighted_sum", operands(x, other, weights, y),
-           [&](auto on, auto* px, auto* po, auto* pw, auto* py) {
-             kernels::weighted_sum_forward(on, sizes, px, po, pw, py);
-           });
-  return record_fused(
-      "weighted_sum", {x, other, weights}, {x, other, weights}, y,
-      [=](const Tensor& dy, const Gradients& into) {
-        dispatch("weighted_sum", operands(x, other, weights, dy, into[0], into[1], wide(into[2])),
-                 [&](auto on, auto* px, auto* po, auto* pw, auto* pd, auto dx, auto dother, auto dweights) {
-                   const Index parts = kernels::weighted_sum_parts(on, sizes);
-                   const PartialSums sums(dweights, bool(dweights), {parts, 2}, x.device());
-                   kernels::weighted_sum_backward(on, sizes, px, po, pw, pd, sums.address, dx, dother);
-                   if (dweights) kernels::reduce_sum(on, 1, parts, 2, sums.address, dweights);
-                 });
-      },
-      [=] { return composed_weighted_sum(x, other, weights); });
 }
 
 Tensor pow(const Tensor& x, double exponent) {

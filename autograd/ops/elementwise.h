@@ -33,14 +33,6 @@ inline Tensor operator-(const Tensor& x, double offset) { return affine(x, 1, -o
 inline Tensor operator-(double offset, const Tensor& x) { return affine(x, -1, offset); }
 inline Tensor operator-(const Tensor& x) { return affine(x, -1, 0); }
 
-/// A sum of two operands with learned weights. If x is wider, its first columns stay as they are.
-/// Math:    y = w_0 x + w_1 other, in the last n columns
-/// Grad:    dx = w_0 dy (before those columns dy), dother = w_1 dy, dw_0 = sum dy x, dw_1 = sum dy other
-/// Shapes:  x [..., N], other [..., n] with n <= N, weights [2] -> y [..., N]
-/// Saves:   x, other, weights
-/// Throws:  ShapeError if the shapes do not fit
-Tensor weighted_sum(const Tensor& x, const Tensor& other, const Tensor& weights);
-
 /// Math:    y = x^exponent
 /// Grad:    dx = dy * exponent * x^(exponent - 1)
 Tensor pow(const Tensor& x, double exponent);

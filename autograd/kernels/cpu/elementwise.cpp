@@ -169,54 +169,6 @@ void logical_and(Cpu, const Broadcast& s, const bool* a, const bool* b, bool* y)
 }
 
 template <class T>
-void weighted_sum_forward(Cpu, const WeightedSum& s, const T* x, const T* other, const T* weights, T* y) {
-  using V = Lanes<T>;
-  const V of_x(weights[0]), of_other(weights[1]);
-  const Index mixed = s.width - s.first;
-  parallel_ranges(s.rows, s.width, [&](Index from, Index to) {
-    for (Index row = from; row < to; ++row) {
-      const T* line = x + row * s.width;
-      T* out = y + row * s.width;
-      std::copy_n(line, s.first, out);
-      map_simd(
-          0, mixed, out + s.first, [&](const V& a, const V& b) { return of_x * a + of_other * b; },
-          line + s.first, other + row * mixed);
-    }
-  });
-}
-
-Index weighted_sum_parts(Cpu, const WeightedSum& s) {
-  if (s.rows * s.width < kParallelWork || omp_in_parallel()) return 1;
-  return std::min<Index>(s.rows, omp_get_max_threads());
-}
-
-template <class T>
-void weighted_sum_backward(Cpu, const WeightedSum& s, const T* x, const T* other, const T* weights,
-                           const T* dy, Wide<T>* partials, Write<T> dx, Write<T> dother) {
-  const Index mixed = s.width - s.first, parts = weighted_sum_parts(Cpu{}, s);
-  parallel_ranges(parts, s.rows * s.width / parts, [&](Index first_part, Index end) {
-    for (Index part = first_part; part < end; ++part) {
-      double along_x = 0, along_other = 0;
-      for (Index row = s.rows * part / parts; row < s.rows * (part + 1) / parts; ++row) {
-        const Index start = row * s.width, at = start + s.first;
-        const T *d = dy + at, *b = other + row * mixed;
-        if (dx) {
-          write_scaled(s.first, T(1), dy + start, Write<T>{dx.to + start, dx.add});
-          write_scaled(mixed, weights[0], d, Write<T>{dx.to + at, dx.add});
-        }
-        if (dother) write_scaled(mixed, weights[1], d, Write<T>{dother.to + row * mixed, dother.add});
-        if (partials == nullptr) continue;
-        along_x += static_cast<double>(dot_simd(mixed, d, x + at));
-        along_other += static_cast<double>(dot_simd(mixed, d, b));
-      }
-      if (partials == nullptr) continue;
-      partials[2 * part] = static_cast<T>(along_x);
-      partials[2 * part + 1] = static_cast<T>(along_other);
-    }
-  });
-}
-
-template <class T>
 void add_in_place(Cpu, Index count, const T* x, T* sum) {
   parallel_ranges(count, 1, [&](Index from, Index to) {
 #pragma omp simd
@@ -247,8 +199,6 @@ TAPEFORMER_CPU_KERNEL(power);
 TAPEFORMER_CPU_KERNEL(clamp);
 TAPEFORMER_CPU_KERNEL(where);
 TAPEFORMER_CPU_KERNEL(equal);
-TAPEFORMER_CPU_KERNEL(weighted_sum_forward);
-TAPEFORMER_CPU_KERNEL(weighted_sum_backward);
 TAPEFORMER_CPU_KERNEL(add_in_place);
 
 #define INSTANTIATE(T)                                                    \

@@ -117,49 +117,6 @@ void broadcast(Cuda on, const char* name, const Broadcast& s, F f, const X* a, c
          a, b, c, y);
 }
 
-template <class T>
-__global__ void weighted_sum_forward_kernel(WeightedSum s, const T* x, const T* other, const T* weights,
-                                            T* y) {
-  using W = Wide<T>;
-  const W of_x = static_cast<W>(weights[0]), of_other = static_cast<W>(weights[1]);
-  for_each_index(s.rows * s.width, [&](Index i) {
-    const Division place = divide(i, s.width);
-    const Index column = place.remainder - s.first;
-    if (column < 0) {
-      y[i] = x[i];
-      return;
-    }
-    const W b = static_cast<W>(other[place.quotient * (s.width - s.first) + column]);
-    y[i] = static_cast<T>(of_x * static_cast<W>(x[i]) + of_other * b);
-  });
-}
-
-/// Each block has two sums over its elements.
-template <class T>
-__global__ void weighted_sum_backward_kernel(WeightedSum s, const T* x, const T* other, const T* weights,
-                                             const T* dy, Wide<T>* partials, Write<T> dx, Write<T> dother) {
-  using W = Wide<T>;
-  const W of_x = static_cast<W>(weights[0]), of_other = static_cast<W>(weights[1]);
-  W along_x(0), along_other(0);
-  for_each_index(s.rows * s.width, [&](Index i) {
-    const Division place = divide(i, s.width);
-    const Index column = place.remainder - s.first, at = place.quotient * (s.width - s.first) + column;
-    const W d = static_cast<W>(dy[i]);
-    if (dx) dx.put(i, column < 0 ? d : of_x * d);
-    if (column < 0) return;
-    if (dother) dother.put(at, of_other * d);
-    if (partials == nullptr) return;
-    along_x += d * static_cast<W>(x[i]);
-    along_other += d * static_cast<W>(other[at]);
-  });
-  if (partials == nullptr) return;
-  along_x = block_sum(along_x);
-  along_other = block_sum(along_other);
-  if (threadIdx.x != 0) return;
-  partials[2 * blockIdx.x] = along_x;
-  partials[2 * blockIdx.x + 1] = along_other;
-}
-
 /// Lowers `first` to the position of the first NaN, or unless `nan_only` infinity.
 template <class T>
 __global__ void first_non_finite_kernel(Index count, bool nan_only, const T* x, unsigned long long* first) {
@@ -222,24 +179,6 @@ void logical_and(Cuda on, const Broadcast& s, const bool* a, const bool* b, bool
 }
 
 template <class T>
-void weighted_sum_forward(Cuda on, const WeightedSum& s, const T* x, const T* other, const T* weights, T* y) {
-  launch(on, "weighted_sum_forward", weighted_sum_forward_kernel<T>, blocks_for(s.rows * s.width), s, x,
-         other, weights, y);
-}
-
-Index weighted_sum_parts(Cuda, const WeightedSum& s) {
-  constexpr Index kMostParts = 512;  // a few blocks for each multiprocessor
-  return std::clamp<Index>(s.rows * s.width / kBlock, 1, kMostParts);
-}
-
-template <class T>
-void weighted_sum_backward(Cuda on, const WeightedSum& s, const T* x, const T* other, const T* weights,
-                           const T* dy, Wide<T>* partials, Write<T> dx, Write<T> dother) {
-  launch(on, "weighted_sum_backward", weighted_sum_backward_kernel<T>, weighted_sum_parts(on, s), s, x, other,
-         weights, dy, partials, dx, dother);
-}
-
-template <class T>
 void add_in_place(Cuda on, Index count, const T* x, T* sum) {
   map(on, "add_in_place", count, std::plus<>{}, Write<T>{sum, false}, static_cast<const T*>(sum), x);
 }
@@ -263,8 +202,6 @@ TAPEFORMER_CUDA_KERNEL(power);
 TAPEFORMER_CUDA_KERNEL(clamp);
 TAPEFORMER_CUDA_KERNEL(where);
 TAPEFORMER_CUDA_KERNEL(equal);
-TAPEFORMER_CUDA_KERNEL(weighted_sum_forward);
-TAPEFORMER_CUDA_KERNEL(weighted_sum_backward);
 TAPEFORMER_CUDA_KERNEL(add_in_place);
 
 #define INSTANTIATE(T) template Index first_non_finite(Cuda, Index, const T*, bool);

@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
+#include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/cost.h>
-#include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/attention/pieces/value_residual.h>
 
 namespace tapeformer {
@@ -12,20 +12,14 @@ class MixedValues : public AttentionPiece {
   void change_heads(CallHeads& heads) const override {
     const Tensor& first_bsge = heads.context.first_values;
     if (!first_bsge.defined()) throw Error("[multi_head] value_residual needs first_values in the context");
+    heads.take_apart();
     Tensor& value_bsge = heads.new_kv.value_bsge;
-    if (heads.packed_btn.defined())
-      heads.packed_btn = mixed(heads.packed_btn, first_bsge);
-    else if (value_bsge.defined())
-      value_bsge = split_heads(mixed(merge_heads(value_bsge), first_bsge), value_bsge.size(2));
+    const auto factor = [&](Index i) { return slice(factors_, 0, i, 1); };
+    if (value_bsge.defined()) value_bsge = factor(0) * value_bsge + factor(1) * first_bsge;
   }
   void visit(ParameterVisitor& visitor) override { visitor.parameter("value_residual", factors_); }
 
  private:
-  /// Values are the last columns of x.
-  Tensor mixed(const Tensor& x, const Tensor& first_bsge) const {
-    return weighted_sum(x, merge_heads(first_bsge), factors_);
-  }
-
   Parameter factors_ = Parameter(Tensor::full({2}, 0.5));  // m
 };
 
@@ -47,9 +41,10 @@ MadePiece ValueResidual::make(const AttentionConfig& config, Generator& /*random
 
 void ValueResidual::add_cost(const AttentionConfig& config, CostSum& sum) {
   if (!config.value_residual) return;
-  const double H = config.heads, G = config.key_heads(), D = config.key_width, E = config.value_width;
+  const double G = config.key_heads(), E = config.value_width;
+  sum.packed = false;
   sum.parameters(2);
-  sum.keeps((sum.packed ? sum.N * (H + G) * D : 0) + 2 * sum.M * G * E);
+  sum.keeps(2 * sum.M * G * E + 2);
 }
 
 PieceCases ValueResidual::cases() {

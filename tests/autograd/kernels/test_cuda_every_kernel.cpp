@@ -280,11 +280,6 @@ TEST_CASE("arithmetic, choices, comparisons and a search for values that are not
     CHECK(same_values(same(Device::cuda()), same(Device::cpu())));
   }
   check_gpu([](const auto& in) { return clamp(in[0], 0.75, 1.25); }, {positive({150, 41}, random)}, random);
-  for (const Index columns : {40, 33, 7}) {
-    const std::vector<Tensor> x{positive({150, 40}, random), positive({150, columns}, random),
-                                positive({2}, random)};
-    check_gpu([](const auto& in) { return weighted_sum(in[0], in[1], in[2]); }, x, random);
-  }
   Tape tape;
   tape.detect_anomalies();
   const Tensor there = on_gpu(positive({700}, random).to(DType::f32));

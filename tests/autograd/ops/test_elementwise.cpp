@@ -120,39 +120,6 @@ TEST_CASE("functions pass the gradient check, and so do their gradients") {
   }
 }
 
-TEST_CASE("a weighted sum of two operands has learned weights, in all columns or the last ones") {
-  Generator random(test_seed(6));
-  for (const Index rows : {1, 5, 700}) {
-    for (const Index columns : {1, 9, 33}) {
-      for (const Index before : {0, 1, 20}) {
-        INFO(rows, " rows, ", columns, " columns after ", before);
-        const Tensor x = random_normal({rows, before + columns}, random),
-                     other = random_normal({rows, columns}, random), weights = values({0.75, -0.5}),
-                     dy = random_normal(x.shape(), random);
-        OpResult expected{x.clone(), {dy.clone(), Tensor::empty_like(other), values({0, 0})}};
-        for (Index i = 0; i < other.elements(); ++i) {
-          const Index at = i / columns * (before + columns) + before + i % columns;
-          expected.y.data<double>()[at] = 0.75 * x.at(at) - 0.5 * other.at(i);
-          expected.gradients[0].data<double>()[at] = 0.75 * dy.at(at);
-          expected.gradients[1].data<double>()[i] = -0.5 * dy.at(at);
-          expected.gradients[2].data<double>()[0] += dy.at(at) * x.at(at);
-          expected.gradients[2].data<double>()[1] += dy.at(at) * other.at(i);
-        }
-        check_op([](const auto& in) { return weighted_sum(in[0], in[1], in[2]); }, {x, other, weights}, dy,
-                 expected, 1e-11, 1e-4);
-      }
-    }
-  }
-  const Tensor x = random_normal({2, 3, 5}, random), other = random_normal({2, 3, 2}, random),
-               weights = values({0.75, -0.5});
-  check_both_orders("weighted_sum", [&] { return weighted_sum(x, other, weights); },
-                    {{"x", x}, {"other", other}, {"weights", weights}});
-  check_both_orders("weighted_sum of one", [&] { return weighted_sum(x, x, weights) + x; }, {{"x", x}});
-  CHECK_THROWS_WITH_AS(weighted_sum(other, x, weights),
-                       doctest::Contains("[weighted_sum] other must have x's shape"), ShapeError);
-  CHECK_THROWS_WITH_AS(weighted_sum(x, x, other), doctest::Contains("weights=f64[2,3,2]"), ShapeError);
-}
-
 TEST_CASE("powers, bounds and affine maps pass the gradient check") {
   Generator random(test_seed(6));
   const Tensor positive = random_uniform({2, 17}, 0.5, 2, random), any = random_normal({2, 17}, random);
