@@ -15,7 +15,6 @@ namespace tapeformer::kernels {
 enum class ScoreFunction : std::uint8_t {
   none,
   softcap,
-  scaled,
   count,  // of the functions above
 };
 
@@ -62,21 +61,6 @@ struct ScoreFunctor<ScoreFunction::softcap> {
   TAPEFORMER_HOST_DEVICE static ScoreSlopes<V> slopes(const V& score, const V& c, const V& value) {
     const V t = value / c, slope = M::one_minus_square(t);
     return {slope, M::fma(-score / c, slope, t)};
-  }
-};
-
-/// c score, for a scale that each head learns.
-/// Source:  Henry et al. 2020, arXiv:2010.04245, section 2
-template <>
-struct ScoreFunctor<ScoreFunction::scaled> {
-  static constexpr const char* name = "scaled";
-  template <class V>
-  TAPEFORMER_HOST_DEVICE static V value(const V& score, const V& c) {
-    return score * c;
-  }
-  template <class V>
-  TAPEFORMER_HOST_DEVICE static ScoreSlopes<V> slopes(const V& score, const V& c, const V&) {
-    return {c, score};
   }
 };
 

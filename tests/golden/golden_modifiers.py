@@ -46,14 +46,6 @@ def softcap(file):
         file.case(name, run, {**inputs(name, **SIZES), "score_parameter": caps}, causal=causal, score_function="softcap")
 
 
-def scaled(file):
-    def run(query, key, value, score_parameter):
-        return flex(query, key, value, lambda score, b, h, t, s: score * score_parameter[h], False)
-
-    factors = 0.5 + normal(generator("scaled/factors"), SIZES["heads"]).abs()
-    file.case("scaled", run, {**inputs("scaled", **SIZES), "score_parameter": factors}, score_function="scaled")
-
-
 def biases(file):
     heads, offset = SIZES["heads"], SIZES["keys"] - SIZES["queries"]
     reach = max(SIZES["queries"], SIZES["keys"]) - 1
@@ -123,6 +115,6 @@ def buckets(file):
 
 def make():
     file = GoldenFile()
-    for group in (softcap, scaled, biases, sinks, sigmoid, buckets):
+    for group in (softcap, biases, sinks, sigmoid, buckets):
         group(file)
     return file

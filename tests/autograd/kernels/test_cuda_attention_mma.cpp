@@ -77,16 +77,15 @@ TEST_CASE("tiles that every query sees whole, next to others, for each width") {
 TEST_CASE("changed scores, of whole tiles and next to pairs and rows that are hidden, for each width") {
   for (const Index width : {32, 64, 128, 256}) {
     if (is_sanitized() && width != 64 && width != 256) continue;
-    for (const std::string change : {"softcap", "scaled", "sigmoid", "all"}) {
+    for (const std::string change : {"softcap", "sigmoid", "all"}) {
       CAPTURE(width);
       CAPTURE(change);
       Generator random(test_seed(static_cast<std::uint64_t>(width)));
       AttentionCase c = simple_case(1, 70, 133, 2, 1, width, 40, random);
       AttentionOptions& options = c.options;
       if (change == "all") options = modified_options(70, 133, random);
-      if (change == "softcap") options.score_function = ScoreFunction::softcap;
-      if (change == "scaled") options.score_function = ScoreFunction::scaled;
-      if (change == "softcap" || change == "scaled") options.score_parameter = values({0.8, 1.5});
+      if (change == "softcap")
+        options.score_function = ScoreFunction::softcap, options.score_parameter = values({0.8, 1.5});
       if (change == "sigmoid") options.weighting = AttentionWeighting::sigmoid;
       if (change == "all" && width == 64)
         options.weighting = AttentionWeighting::sigmoid, options.sinks = Tensor();

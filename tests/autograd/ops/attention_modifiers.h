@@ -42,13 +42,12 @@ inline ScoreValue score_value(const AttentionOptions& options, Index head, doubl
   const double c = parameter_at(options, head), t = std::tanh(score / c);
   switch (options.score_function) {
     case ScoreFunction::softcap: return {c * t, 1 - t * t, t - score / c * (1 - t * t)};
-    case ScoreFunction::scaled: return {c * score, c, score};
     default: return {score, 1, 0};
   }
 }
 
 /// The largest error of a function of a score that is off by `off` in arithmetic of roundoff u, its parameter
-/// rounded too: |f'| is at most 1 or c, and an argument of tanh off by e moves its derivatives by at most e.
+/// rounded too: |f'| is at most 1, and an argument of tanh off by e moves its derivatives by at most e.
 inline ScoreValue score_rounding(const AttentionOptions& options, Index head, double score, double off,
                                  double u) {
   constexpr double kFew = 8;
@@ -60,8 +59,6 @@ inline ScoreValue score_rounding(const AttentionOptions& options, Index head, do
       return {off + kFew * u * std::fabs(f.value), slope,
               off / c + kFew * u * (std::fabs(f.by_parameter) + 1) + x * 2 * kFew * u};
     }
-    case ScoreFunction::scaled:
-      return {std::fabs(c) * off + 2 * u * std::fabs(f.value), u * std::fabs(c), off + u * std::fabs(score)};
     default: return {off, 0, 0};
   }
 }

@@ -23,7 +23,7 @@ AttentionOptions all_modifiers(ScoreFunction function, AttentionWeighting weight
   return options;
 }
 
-constexpr ScoreFunction kFunctions[] = {ScoreFunction::none, ScoreFunction::softcap, ScoreFunction::scaled};
+constexpr ScoreFunction kFunctions[] = {ScoreFunction::none, ScoreFunction::softcap};
 constexpr AttentionWeighting kWeightings[] = {AttentionWeighting::softmax, AttentionWeighting::sigmoid};
 
 /// One query of width 1 and keys that make its scores, with values 1, 2, ...: y is the weights' sum of those.

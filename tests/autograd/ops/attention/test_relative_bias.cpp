@@ -98,9 +98,6 @@ TEST_CASE("attention with every modifier gives what PyTorch and transformers giv
   };
   check("softcap", "score_parameter", softcap);
   check("softcap_causal", "score_parameter", softcap);
-  check("scaled", "score_parameter", [](AttentionOptions& o, const Tensor& x, const auto&) {
-    o.score_function = ScoreFunction::scaled, o.score_parameter = x;
-  });
   check("relative", "relative_bias",
         [](AttentionOptions& o, const Tensor& x, const auto&) { o.relative_bias = x; });
   check("alibi", "slopes",
