@@ -29,10 +29,9 @@ CheckCase module_case(CheckSetting& setting, std::shared_ptr<Layer> layer, Named
                                       return call(std::as_const(*layer));
                                     });
   for (auto& [name, parameter] : layer->named_parameters()) {
-    // Divisors stay away from zero: gains, caps of scores, and, by small lambda_vectors, 1 - lambda.
-    const bool is_gain = name.find("norm.weight") != std::string::npos, is_cap = name == "softcap";
-    const double mean = is_cap ? 2 : is_gain ? 1 : 0;
-    setting.random.fill_normal(parameter.value(), mean, is_cap || name == "lambda_vectors" ? 0.1 : 0.4);
+    // Divisors stay away from zero: gains, and, by small lambda_vectors, 1 - lambda.
+    const bool is_gain = name.find("norm.weight") != std::string::npos;
+    setting.random.fill_normal(parameter.value(), is_gain ? 1 : 0, name == "lambda_vectors" ? 0.1 : 0.4);
     result.inputs.emplace_back(name, parameter.value());
   }
   result.parameters = layer->parameter_count();

@@ -34,8 +34,7 @@ void randomise(Module& module, std::uint64_t seed) {
     const bool is_gain = name.find("norm.weight") != std::string::npos ||
                          name.find("mixing") != std::string::npos ||
                          name.find("value_residual") != std::string::npos;
-    const bool is_cap = name.find("softcap") != std::string::npos;  // divides
-    random.fill_normal(parameter.value(), is_cap ? 4 : is_gain ? 1 : 0, 0.4);
+    random.fill_normal(parameter.value(), is_gain ? 1 : 0, 0.4);
   }
 }
 
