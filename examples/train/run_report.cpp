@@ -22,10 +22,6 @@ namespace {
 constexpr double kReportShare = 0.01;      // of the time, for reports during a run
 constexpr std::size_t kReportLines = 500;  // so that long runs take no more memory; `report` shows all
 
-Index bytes_in(const Tensor& tensor) {
-  return tensor.defined() ? tensor.elements() * bytes_of(tensor.dtype()) : 0;
-}
-
 /// The name of the processor in Linux, or else its kind.
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
@@ -101,8 +97,8 @@ Json model_facts(const Session& session, const Passes& passes) {
   const Passes::Cost& cost = passes.cost();
   Index parameters = 0, gradients = 0;
   for (const Parameter& parameter : s.task.model().parameters()) {
-    parameters += bytes_in(parameter.value());
-    gradients += bytes_in(parameter.gradient());
+    parameters += parameter.value().bytes();
+    if (const Tensor gradient = parameter.gradient(); gradient.defined()) gradients += gradient.bytes();
   }
   Json facts = {{"parameters", s.task.model().parameter_count()}};
   if (cost.tokens > 0)

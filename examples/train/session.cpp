@@ -8,9 +8,7 @@ namespace {
 
 struct CountBytes : OptimizerVisitor {
   Index bytes = 0;
-  void tensor(const std::string&, const Tensor& value) override {
-    bytes += value.elements() * bytes_of(value.dtype());
-  }
+  void tensor(const std::string&, const Tensor& value) override { bytes += value.bytes(); }
   void counter(const std::string&, std::int64_t&) override {}
 };
 
