@@ -14,7 +14,6 @@ constexpr Index kLeastBucket = 256 << 10;  // bytes of a bucket whose latency ma
 
 Index rounded_up(Index count, Index multiple) { return (count + multiple - 1) / multiple * multiple; }
 
-/// The alignment in elements.
 Index aligned_elements(DType type) { return kAlignment / bytes_of(type); }
 
 char* address_of(const Tensor& buffer, Index offset) {

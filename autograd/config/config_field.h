@@ -45,7 +45,6 @@ struct Field {
   bool follows_kind = false;     ///< its default depends on the kind in another field
 };
 
-/// The value of a field.
 using FieldValue = std::variant<bool, Index, std::uint64_t, double, std::string, std::vector<std::string>>;
 
 namespace detail {

@@ -57,7 +57,6 @@ class Builder : public nlohmann::json_sax<Json> {
     std::set<std::string> keys;
   };
 
-  /// The value, in its place.
   Json* place(Json&& value) {
     if (open_.empty()) return &(root_ = std::move(value));
     Json& parent = *open_.back().value;

@@ -8,7 +8,6 @@
 
 namespace tapeformer::cuda {
 
-/// The functions of NCCL.
 struct NcclFunctions {
   decltype(&ncclGetVersion) get_version;
   decltype(&ncclGetErrorString) error_string;

@@ -162,7 +162,6 @@ TAPEFORMER_KERNEL(average_step, const StepTensors& all, double weight, const dou
 /// Swaps values and state1; writes shadows too.
 TAPEFORMER_KERNEL(exchange_values, const StepTensors& all);
 
-/// x *= factor.
 TAPEFORMER_KERNEL(scale_in_place, Index count, double factor, T* x);
 
 }  // namespace tapeformer::kernels

@@ -10,7 +10,6 @@ namespace tapeformer {
 
 class Command;
 
-/// The options of `evaluate`.
 struct EvaluateOptions {
   std::string run, part = "validation", tokenizer_model;
   std::vector<std::string> corpus;  ///< files and folders instead of the run's data

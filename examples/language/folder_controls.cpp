@@ -70,7 +70,6 @@ std::vector<std::int32_t> ends_in(const std::string& path) {
   return ids;
 }
 
-/// The controls of a tokenizer in the files of a folder.
 TokenizerControls controls_in(const std::string& folder, const PlainTokenizer& given) {
   const Tokenizer& plain = *given.tokenizer;
   const std::string kind = plain.kind();

@@ -14,7 +14,6 @@ namespace tapeformer {
 
 class Command;
 
-/// The options of `generate`.
 struct GenerateOptions {
   std::string run, tokenizer_model, cache = "contiguous";
   std::optional<std::string> prompt;  ///< without it, standard input

@@ -50,7 +50,6 @@ void put_typed(std::string& bytes, const std::vector<Value>& values) {
   for (const Value& value : values) put(bytes, value);
 }
 
-/// The type in which a tensor is stored.
 GgufType stored_type(const GgufTensor& tensor) {
   const bool whole = tensor.value.rank() > 0 && tensor.value.size(tensor.value.rank() - 1) % kBlock == 0;
   return tensor.type == GgufType::q8_0 && !whole ? GgufType::f16 : tensor.type;

@@ -31,9 +31,8 @@ void randomise(Module& module, std::uint64_t seed) {
   Generator random(test_seed(seed));
   for (auto& [name, parameter] : module.named_parameters()) {
     // Factors near 0 would let norms divide by little.
-    const bool is_gain = name.find("norm.weight") != std::string::npos ||
-                         name.find("mixing") != std::string::npos ||
-                         name.find("value_residual") != std::string::npos;
+    const bool is_gain =
+        name.find("norm.weight") != std::string::npos || name.find("value_residual") != std::string::npos;
     random.fill_normal(parameter.value(), is_gain ? 1 : 0, 0.4);
   }
 }

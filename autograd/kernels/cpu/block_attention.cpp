@@ -37,7 +37,6 @@ void for_block_units(const BlockSizes& s, const AttentionShape& shape, const std
       });
 }
 
-/// The operands of a unit.
 template <class T>
 AttentionOperands<T> operands_of(const UnitAttention& unit, const AttentionOperands<T>& x) {
   return {x.query + unit.first * unit.shape.key_width, x.key + unit.key * unit.shape.key_width,

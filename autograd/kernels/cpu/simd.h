@@ -28,7 +28,6 @@ using Lanes = xsimd::batch<T>;
 template <class T>
 constexpr Index kLanes = static_cast<Index>(Lanes<T>::size);
 
-/// The sum of all lanes.
 template <class T>
 T sum_lanes(const Lanes<T>& x) {
 #if XSIMD_VERSION_MAJOR < 9

@@ -12,7 +12,6 @@
 namespace tapeformer {
 namespace {
 
-/// Buckets of one direction.
 Index buckets_of_direction(const DistanceBuckets& buckets) {
   return buckets.bidirectional ? buckets.count / 2 : buckets.count;
 }

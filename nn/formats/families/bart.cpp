@@ -68,7 +68,6 @@ void describe_one_vocabulary(TranslationMap& map) {
   if (map.fits) map.model.target_vocabulary = map.model.source_vocabulary;
 }
 
-/// The norms of layers, and of the embeddings or not, in BART and its relatives.
 void describe_bart_norms(TranslationMap& map, bool norm_first, bool of_embeddings) {
   map.fixed("norm", std::string("layer"));
   map.fixed("norm_first", norm_first);
@@ -92,7 +91,6 @@ void describe_bart(TranslationMap& map, bool norm_first) {
   map.demand("static_position_embeddings", false);
 }
 
-/// The names of the tensors of BART and its relatives.
 TensorNames bart_names() {
   TensorNames names{{{"encoder.embedding", {"model.encoder.embed_tokens"}},
                      {"encoder.positions", {"model.encoder.embed_positions"}},

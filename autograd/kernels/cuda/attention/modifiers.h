@@ -29,7 +29,6 @@ enum class GradientOf {
   parameter,  // of the function, this pair's part
 };
 
-/// The parameter of a head.
 template <class W>
 __device__ W parameter_of(const AttentionShape& s, const W* parameter, Index head) {
   return parameter != nullptr ? parameter[head * s.parameter_stride] : W(0);
