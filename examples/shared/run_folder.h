@@ -92,7 +92,7 @@ class RunFolder {
   /// exception from writing. Where processes share the optimizer's state, all must call this.
   std::future<void> save_checkpoint(Module& model, const VisitState& optimizer, const Json& state) const;
   /// To be called before the next checkpoint is saved: keeps the last one, of `step`, as
-  /// checkpoint-STEP.safetensors, and removes such files up to that step except the last `count`.
+  /// checkpoint-STEP.safetensors, and removes such files except the last `count` up to that step.
   void keep_checkpoint(Index step, Index count) const;
   /// The state alone, from which model and optimizer can be built. Throws: CheckpointError, which names an
   /// earlier checkpoint to resume from if this one is damaged
@@ -102,7 +102,7 @@ class RunFolder {
   /// Restores model and optimizer to the last bit. Throws: CheckpointError
   void load_checkpoint(Module& model, const VisitState& optimizer) const;
 
-  /// Writes weights-STEP.safetensors, and removes such files up to that step except the last `count`.
+  /// Writes weights-STEP.safetensors, and removes such files except the last `count` up to that step.
   void keep_weights(Module& model, Index step, Index count) const;
   /// Sets the model to the mean of the last `count` kept weights. Throws: CheckpointError; Error if there are
   /// fewer
