@@ -282,6 +282,8 @@ void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, 
     set_objective(options.model, objective_of(asked.model).name);  // changes no weight
   options.model.context =
       std::min(config.context, given("--context") ? asked.model.context : kMostUnaskedContext);
+  if (options.model.context < asked.model.context && !given("--context-schedule"))
+    options.context_schedule.clear();
   take_fine_tuned(fields_of(options), fields_of(asked), options.from, command);
 }
 

@@ -84,7 +84,8 @@ void set_dropout(DecoderOnlyConfig& model, double dropout);
 void adapt_preset(LanguageOptions& options, const Command& command);
 
 /// Makes `options` describe the model in options.from, whose configuration is `config`, but with at most the
-/// given context, or without --context at most kMostUnaskedContext.
+/// given context, or without --context at most kMostUnaskedContext; a context shorter than the preset's drops
+/// the preset's schedule.
 /// Throws: as take_fine_tuned() of option_table.h
 void take_fine_tuned(LanguageOptions& options, const DecoderOnlyConfig& config, const Command& command);
 

@@ -196,6 +196,10 @@ TEST_CASE("fine-tuning has its model's sizes; other sizes are refused, except a 
   // The options describe the same model, as far as they can.
   CHECK(options.model_config(512).to_json() == tuned.to_json());
   CHECK(parsed_options({"--from", "folder", "--context", "100"}, &tuned).model.context == 100);
+  DecoderOnlyConfig shorter = tuned;
+  shorter.context = 64;
+  CHECK(parsed_options({"--from", "folder", "--preset", "shakespeare-char-3-minutes"}, &shorter)
+            .context_schedule.empty());
   CHECK(parsed_options({"--from", "folder", "--dropout", "0.2"}, &tuned).model.residual_dropout == 0.2);
   const auto refused = [&](std::vector<std::string> more) {
     more.insert(more.end(), {"--from", "folder"});
