@@ -17,6 +17,9 @@ void write_adapters(const ExportOptions& options) {
   const std::optional<LanguageOptions> trained = training_in(options.run);
   if (!trained || trained->model.adapter.rank == 0)
     throw Error(options.run + " has no adapters; train them with --lora, or leave out --adapters");
+  if (base_of(trained->from) != trained->from)
+    throw Error(options.run + " has adapters for a model with those in " + trained->from +
+                ", which PEFT cannot name; leave out --adapters");
   DecoderOnly model = DecoderOnly::load(options.run);
   if (options.average > 0) RunFolder(options.run).load_average(options.average, model);
   PartialFolder folder(options.output, {"adapter_config.json", "adapter_model.safetensors"});

@@ -216,6 +216,8 @@ generate "$work/exported-llama" --prompt 'The cat' --greedy --max-tokens 20 >"$w
 check "the model without adapters does not" differ "$work/ours" "$work/theirs"
 trains "a model with adapters is adapted again" "$work/twice" "${adapting[@]:2}" --from "$work/adapters" --lora 1 \
   --lora-targets '*.up'
+refuses "exporting adapters of adapters alone" "has adapters for a model with those in " \
+  export --run "$work/twice" --output "$work/new" --adapters
 trains "adapters of a run are trained" "$work/adapted-run" "${adapting[@]:2}" --from "$work/retuned"
 does "exporting them alone" export --run "$work/adapted-run" --output "$work/adapters-run" --adapters
 prints "they are measured on the text of the run that they are for" exact evaluate --run "$work/adapters-run"
