@@ -136,8 +136,7 @@ void RunLock::check() const {
 
 ScratchFolder::ScratchFolder() : path_((fs::temp_directory_path() / "tapeformer-XXXXXX").string()) {
   if (mkdtemp(path_.data()) == nullptr)
-    throw DataError(path_, 0,
-                    std::string("cannot be made: ") + std::strerror(errno) + "; try another TMPDIR");
+    throw DataError(path_, 0, "cannot be made: " + system_error_text(errno) + "; try another TMPDIR");
 }
 
 ScratchFolder::~ScratchFolder() {
@@ -379,7 +378,8 @@ std::vector<Json> RunFolder::metric_lines(std::size_t most) const {
 
 double RunFolder::elapsed() const {
   double seconds = 0;
-  for (const Json& line : metric_lines()) seconds = line.value("elapsed", seconds);
+  for (const Json& line : metric_lines())
+    if (line.contains("elapsed") && line["elapsed"].is_number()) seconds = line["elapsed"].get<double>();
   return seconds;
 }
 

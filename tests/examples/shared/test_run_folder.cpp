@@ -140,8 +140,9 @@ TEST_CASE("a run's JSON that is damaged, or continues after its end, is refused 
   for (int step = 1; step <= 9; ++step)
     folder.append_metrics({{"step", step}, {"validation_loss", step}, {"best", step == 1}});
   for (const Json& line : {Json{{"best_loss", 1}}, Json{{"step", 10}, {"bad_step", "the loss is nan"}},
-                           Json{{"step", 10}}, Json{{"step", 11}}})
+                           Json{{"step", 10}}, Json{{"step", 11}, {"elapsed", nullptr}}})
     folder.append_metrics(line);
+  CHECK(folder.elapsed() == 0);
   const std::vector<Json> few = folder.metric_lines(1);
   REQUIRE(few.size() == 5);  // the best validation, the last one, and likewise of other lines; a bad step
   CHECK(few[0].at("step") == 1);
