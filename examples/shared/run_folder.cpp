@@ -348,8 +348,8 @@ std::vector<Json> RunFolder::metric_lines(std::size_t most) const {
   std::error_code missing;
   const std::uintmax_t bytes = fs::file_size(file(kMetrics), missing);
   if (!missing && bytes > kMostBytesRead)
-    throw CheckpointError(
-        format("{}: {} bytes are too many; the limit is {}", file(kMetrics), bytes, kMostBytesRead));
+    throw CheckpointError(format("{}: {} bytes are too many; the limit is {}; try to move the file away",
+                                 file(kMetrics), bytes, kMostBytesRead));
   const auto has = [](const std::string& line, const char* part) { return line.find(part) != line.npos; };
   const auto for_each_line = [&](const auto& use) {
     std::ifstream text(file(kMetrics));
