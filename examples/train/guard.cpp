@@ -69,24 +69,25 @@ bool Guard::is_good(QueuedStep& step) {
   if (!std::isfinite(loss) || !std::isfinite(norm)) {
     const std::string what =
         std::isfinite(loss) ? not_finite("gradient's norm", norm) : not_finite("loss", loss);
-    handle_bad_step(options.non_finite, step.number, what + passes_.anomaly_in(step.passes));
+    handle_bad_step(options.non_finite, step.number, what + passes_.anomaly_in(step.passes),
+                    std::isfinite(norm));
     return false;
   }
   if (step.counted == 0) return false;  // no answers: a meaningless loss of 0
   if (is_far_above(step)) {
     handle_bad_step(
         options.loss_spike, step.number,
-        format("the loss is {:.4f}, far above the last ones' mean of {:.4f}", loss, step.mean_before));
+        format("the loss is {:.4f}, far above the last ones' mean of {:.4f}", loss, step.mean_before),
+        options.loss_spike == "note");
     if (options.loss_spike != "note") return false;
   }
   bad_in_a_row_ = 0;
   return true;
 }
 
-void Guard::handle_bad_step(const std::string& policy, Index step, const std::string& what) {
-  const bool is_noted = policy == "note";
-  if (!is_noted && (++bad_in_a_row_ >= kMostBadSteps || policy != "skip")) throw bad_step(step, what);
-  const char* const update = is_noted ? "made" : "skipped";
+void Guard::handle_bad_step(const std::string& policy, Index step, const std::string& what, bool is_made) {
+  if (policy != "note" && (++bad_in_a_row_ >= kMostBadSteps || policy != "skip")) throw bad_step(step, what);
+  const char* const update = is_made ? "made" : "skipped";
   ++bad_steps_;
   session_.progress.log(format("step {}: {}; its update was {}", step, what, update));
   session_.folder.append_metrics({{"step", step}, {"bad_step", what}, {"update", update}});

@@ -61,7 +61,7 @@ class Guard {
 
  private:
   bool is_far_above(QueuedStep& step);
-  void handle_bad_step(const std::string& policy, Index step, const std::string& what);
+  void handle_bad_step(const std::string& policy, Index step, const std::string& what, bool is_made);
   BadStep bad_step(Index number, const std::string& what) const;
 
   Session& session_;

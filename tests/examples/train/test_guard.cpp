@@ -118,6 +118,20 @@ TEST_CASE_FIXTURE(RunCase, "a step that is not finite can be skipped, and is cou
   CHECK(folder.checkpoint_state().at("guard").at("bad_in_a_row") == 0);  // good steps follow
 }
 
+TEST_CASE_FIXTURE(RunCase, "a finite gradient of a loss that is not finite makes an update, which is said") {
+  struct InfiniteLoss : ToyTask {
+    InfiniteLoss() : ToyTask(spoilt("skip", 2)) {}
+    Tensor loss(const Batch& batch) override {
+      const Tensor loss = ToyTask::loss(batch);
+      return batch.tensors[2].item() == 1 ? loss : affine(loss, 1, std::numeric_limits<double>::infinity());
+    }
+  };
+  InfiniteLoss task;
+  CHECK(start(folder, task) == kExitSuccess);
+  CHECK(log.says("step 9: the loss is inf"));
+  CHECK(log.says("; its update was made"));
+}
+
 TEST_CASE_FIXTURE(Logged, "a skipped step leaves no trace in the optimizer and the average") {
   // A run that skips its last step, and one that ends before it.
   const auto trained = [&](const char* name, Index steps, double factor) {
