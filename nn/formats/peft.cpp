@@ -103,8 +103,6 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
   const SafetensorsFile file = SafetensorsFile::open(weights_file(folder));
   const LinearMaps maps(model);
   naming(file.path(), [&, rank = rank, scale = scale] {
-    if (reorders_heads(*maps.names, maps.layouts))
-      throw CheckpointError("the model has interleaved rotary positions, and that of the adapters has not");
     std::set<std::string> unused;
     for (const std::string& name : file.names()) unused.insert(name);
     std::map<std::string, Parameter> parameters;
@@ -121,8 +119,7 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
       TensorList rows;
       for (const ForeignPart& part : map.parts) {
         const std::string module = without_end(part.name);
-        Index count = 0;
-        for (const RowBlock& block : part.blocks) count += block.rows;
+        const Index count = part.rows();
         Tensor whole = slice(value, 0, from, count);
         from += count;
         const std::string name_a = tensor_name(module, "A"), name_b = tensor_name(module, "B");
@@ -134,7 +131,7 @@ void apply_peft(const std::string& folder, DecoderOnly& model) {
             throw CheckpointError(
                 format("the adapter of {} has A {} and B {}, and the weight is {}, its rank {}", module,
                        a.shape().text(), b.shape().text(), whole.shape().text(), rank));
-          whole = whole + rows_to_ours(part, matmul(b, a)) * scale;
+          whole = whole + rows_to_ours(*maps.names, maps.layouts, part, matmul(b, a)) * scale;
           is_adapted = true;
         }
         rows.push_back(whole);

@@ -123,6 +123,32 @@ Tensor regrouped(const Tensor& rows, Index outer, Index inner) {
   return reshape(permute(apart, {1, 0, 2}), rows.shape());
 }
 
+/// True if the rows of heads have another order in the format than in the model.
+bool reorders_heads(const TensorNames& names, const Layouts& layouts) {
+  return layouts.rotary && names.has(kInterleaved) == (*layouts.rotary == RotaryLayout::half_split);
+}
+
+/// Rows in which those of heads have the other order.
+Tensor with_reordered_heads(const ForeignPart& part, const Tensor& rows, bool to_pairs) {
+  TensorList blocks;
+  Index from = 0;
+  for (const RowBlock& block : part.blocks) {
+    const Tensor own = slice(rows, 0, from, block.rows);
+    blocks.push_back(block.heads > 0 ? reordered(own, block.heads, to_pairs) : own);
+    from += block.rows;
+  }
+  return blocks.size() == 1 ? blocks[0] : concat(blocks, 0);
+}
+
+/// A tensor's rows in the other program's order, or a part of these, as rows in ours, except for the order
+/// within heads.
+Tensor rows_in_our_groups(const ForeignPart& part, const Tensor& theirs) {
+  if (part.heads == 0) return regrouped(theirs, part.outer, part.inner);
+  const Index rows = part.rows();
+  const Tensor by_head = reshape(theirs, {part.heads, theirs.size(0) / part.heads, theirs.size(1)});
+  return reshape(slice(by_head, 1, part.before, rows / part.heads), {rows, theirs.size(1)});
+}
+
 /// Rows [E n F, C] of experts as [E, C, F n], or the other way round.
 Tensor restacked(const Tensor& x, Index E, Index second, Index last, const Shape& shape) {
   return reshape(permute(reshape(x, {E, second, -1, last}), {0, 3, 2, 1}), shape);
@@ -206,14 +232,6 @@ std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const
   return parameters;
 }
 
-Tensor rows_to_ours(const ForeignPart& part, const Tensor& theirs) {
-  if (part.heads == 0) return regrouped(theirs, part.outer, part.inner);
-  Index rows = 0;
-  for (const RowBlock& block : part.blocks) rows += block.rows;
-  const Tensor by_head = reshape(theirs, {part.heads, theirs.size(0) / part.heads, theirs.size(1)});
-  return reshape(slice(by_head, 1, part.before, rows / part.heads), {rows, theirs.size(1)});
-}
-
 Tensor to_ours(const ForeignPart& part, const Tensor& theirs) {
   if (part.less != 0) return theirs + part.less;
   if (part.experts > 0) {
@@ -227,7 +245,7 @@ Tensor to_ours(const ForeignPart& part, const Tensor& theirs) {
   }
   if (part.is_row) return reshape(theirs, {theirs.elements()});
   if (part.unused > 0) return slice(theirs, 0, part.unused, theirs.size(0) - part.unused);
-  return part.transposed ? transpose(theirs) : rows_to_ours(part, theirs);
+  return part.transposed ? transpose(theirs) : rows_in_our_groups(part, theirs);
 }
 
 void fill_parameters(Module& model, const std::vector<ForeignParameter>& sources,
@@ -247,8 +265,10 @@ void fill_parameters(Module& model, const std::vector<ForeignParameter>& sources
   for (const auto& [name, parameter] : parameters) throw CheckpointError("has no tensor for " + name);
 }
 
-bool reorders_heads(const TensorNames& names, const Layouts& layouts) {
-  return layouts.rotary && names.has(kInterleaved) == (*layouts.rotary == RotaryLayout::half_split);
+Tensor rows_to_ours(const TensorNames& names, const Layouts& layouts, const ForeignPart& part,
+                    const Tensor& theirs) {
+  const Tensor rows = rows_in_our_groups(part, theirs);
+  return reorders_heads(names, layouts) ? with_reordered_heads(part, rows, !names.has(kInterleaved)) : rows;
 }
 
 TensorList rows_of_parts(const TensorNames& names, const Layouts& layouts, const ForeignParameter& parameter,
@@ -259,14 +279,10 @@ TensorList rows_of_parts(const TensorNames& names, const Layouts& layouts, const
   TensorList parts;
   Index from = 0;
   for (const ForeignPart& part : parameter.parts) {
-    TensorList blocks;
-    for (const RowBlock& block : part.blocks) {
-      const Tensor rows = slice(all, 0, from, block.rows);
-      blocks.push_back(reorders && block.heads > 0 ? reordered(rows, block.heads, names.has(kInterleaved))
-                                                   : rows);
-      from += block.rows;
-    }
-    parts.push_back(regrouped(blocks.size() == 1 ? blocks[0] : concat(blocks, 0), part.inner, part.outer));
+    Tensor rows = slice(all, 0, from, part.rows());
+    if (reorders) rows = with_reordered_heads(part, rows, names.has(kInterleaved));
+    from += part.rows();
+    parts.push_back(regrouped(rows, part.inner, part.outer));
   }
   return parts;
 }

@@ -80,6 +80,13 @@ struct ForeignPart {
   Index heads = 0, before = 0;
   /// In one tensor of all experts, [E, in, out] there: E, and the blocks whose columns alternate.
   Index experts = 0, alternating = 1;
+
+  /// The number of its rows in our parameter.
+  Index rows() const {
+    Index sum = 0;
+    for (const RowBlock& block : blocks) sum += block.rows;
+    return sum;
+  }
 };
 
 /// One of our parameters, and its parts from top to bottom.
@@ -92,16 +99,15 @@ struct ForeignParameter {
 /// The tensors of every parameter of a model; tied ones are in `same`.
 std::vector<ForeignParameter> foreign_parameters(const TensorNames& names, const Layouts& model);
 
-/// A tensor's rows in the other program's order, or a part of these, as rows in ours.
-Tensor rows_to_ours(const ForeignPart& part, const Tensor& theirs);
 /// Converts another program's tensor. The order of heads' rows stays: a loaded model keeps its layout.
 Tensor to_ours(const ForeignPart& part, const Tensor& theirs);
 /// Fills the parameters of a model with the tensors that tensor_of(part) gives for each part.
 /// Throws:  CheckpointError naming a parameter that has no source
 void fill_parameters(Module& model, const std::vector<ForeignParameter>& sources,
                      const std::function<Tensor(const ForeignPart& part)>& tensor_of);
-/// True if the rows of heads have another order in the format than in the model.
-bool reorders_heads(const TensorNames& names, const Layouts& layouts);
+/// A tensor's rows in the other program's order, or a part of these, as rows of the model.
+Tensor rows_to_ours(const TensorNames& names, const Layouts& layouts, const ForeignPart& part,
+                    const Tensor& theirs);
 /// The rows of one of our parameters part by part, in the other program's order.
 TensorList rows_of_parts(const TensorNames& names, const Layouts& layouts, const ForeignParameter& parameter,
                          const Tensor& ours);

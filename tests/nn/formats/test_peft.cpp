@@ -14,11 +14,12 @@ std::string adapters_of(const std::string& name) {
   return TAPEFORMER_SOURCE_DIR "/tests/golden/peft/" + name;
 }
 
-/// A model of transformers with adapters of ours.
-DecoderOnly adapted(const std::string& name, const AdapterConfig& adapter) {
+/// A model of transformers with adapters of ours; if it `interleaves`, for interleaved rotary positions.
+DecoderOnly adapted(const std::string& name, const AdapterConfig& adapter, bool interleaves = false) {
   DecoderOnly base = load_hugging_face(folder_of(name));
   DecoderOnlyConfig config = base.config();
   config.adapter = adapter;
+  if (interleaves) config.attention.rotations.layout = RotaryLayout::interleaved;
   Generator random(test_seed(1));
   DecoderOnly model(config, random);
   copy_weights(base, model);
@@ -87,19 +88,21 @@ TEST_CASE("ten losses of training adapters are those of PEFT") {
 
 TEST_CASE("adapters that are written and read again change a model as they did") {
   for (const std::string name : {"gpt2", "llama", "qwen3", "gemma3", "bloom", "diffllama"}) {
-    INFO(name);
-    DecoderOnly model = adapted(name, {2, 3, {"*.attention.*", "*.up"}});
-    randomise_adapters(model);
-    const Export written("peft_" + name);
-    save_peft(written.folder, model, folder_of(name));
-    CHECK(peft_base(written.folder) == folder_of(name));
-    DecoderOnly base = load_hugging_face(folder_of(name));
-    apply_peft(written.folder, base);
-    const auto merged = without_adapters(std::move(model)).named_parameters();
-    const auto read = base.named_parameters();
-    REQUIRE(read.size() == merged.size());
-    for (std::size_t i = 0; i < read.size(); ++i)  // roundings of a product of two terms, and of the sum
-      CHECK_BELOW(absolute_error(read[i].second.value(), merged[i].second.value()), 1e-5);
+    for (const bool interleaves : {false, true}) {
+      INFO(name, interleaves);
+      DecoderOnly model = adapted(name, {2, 3, {"*.attention.*", "*.up"}}, interleaves);
+      randomise_adapters(model);
+      const Export written("peft_" + name);
+      save_peft(written.folder, model, folder_of(name));
+      CHECK(peft_base(written.folder) == folder_of(name));
+      DecoderOnly base = adapted(name, {}, interleaves);
+      apply_peft(written.folder, base);
+      const auto merged = without_adapters(std::move(model)).named_parameters();
+      const auto read = base.named_parameters();
+      REQUIRE(read.size() == merged.size());
+      for (std::size_t i = 0; i < read.size(); ++i)  // roundings of a product of two terms, and of the sum
+        CHECK_BELOW(absolute_error(read[i].second.value(), merged[i].second.value()), 1e-5);
+    }
   }
 }
 
