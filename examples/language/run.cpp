@@ -95,6 +95,8 @@ DecoderOnly initial_model(const LanguageOptions& options, Index vocabulary) {
   config.embedding_dropout = options.model.embedding_dropout;
   config.residual_dropout = options.model.residual_dropout;
   config.feed_forward_dropout = options.model.feed_forward_dropout;
+  config.attention.index_top_k = options.model.attention.index_top_k;
+  config.attention.index_loss = options.model.attention.index_loss;
   set_objective(config, objective_of(options.model).name);  // only masks attention: no weight changes
   config.adapter = options.model.adapter;
   DecoderOnly model(config, random);

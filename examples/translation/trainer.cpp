@@ -141,6 +141,8 @@ TranslationTask::TranslationTask(const TranslationOptions& options, Progress& pr
   vocabularies_ = from.words;
   EncoderDecoderConfig config = from.model.config();
   config.layer.dropout = options_.model.layer.dropout;
+  config.layer.attention.index_top_k = options_.model.layer.attention.index_top_k;
+  config.layer.attention.index_loss = options_.model.layer.attention.index_loss;
   config.adapter = options_.model.adapter;
   make_batches_and_model(config, progress);
   copy_weights(from.model, *model_);

@@ -254,6 +254,19 @@ TEST_CASE_FIXTURE(LanguageCase, "fine-tuning goes on with another run's weights 
   CHECK(resume_language_model(tuned, {}) == kExitSuccess);
 }
 
+TEST_CASE_FIXTURE(LanguageCase, "fine-tuning may choose other keys than the run that it starts from") {
+  const RunFolder base(temporary.file("base")), tuned(temporary.file("tuned"));
+  options.model.attention.kind = "mla", options.model.attention.index_top_k = 8;
+  options.training.steps = 6;
+  CHECK(train_language_model(base, options, {}) == kExitSuccess);
+  options.from = base.path();
+  options.model.attention.index_top_k = 4, options.model.attention.index_loss = 0.5;
+  CHECK(train_language_model(tuned, options, {}) == kExitSuccess);
+  const AttentionConfig attention = model_config_in(tuned.path()).attention;
+  CHECK(attention.index_top_k == 4);
+  CHECK(attention.index_loss == 0.5);
+}
+
 TEST_CASE_FIXTURE(LanguageCase, "data that does not fit the model or the checkpoint is refused") {
   const LanguageData data = tiny_data(options, temporary);
   Generator random(test_seed(1));

@@ -37,3 +37,25 @@ TEST_CASE("a decoder that starts from padding starts from zeros, which no gradie
   CHECK(row(embedding.gradient(), padding) == 0);
   CHECK(row(embedding.gradient(), 3) == other);
 }
+
+TEST_CASE("fine-tuning may choose other keys than the run that it starts from") {
+  TranslationOptions options;
+  options.grammar_pairs = 50, options.held_out = 4, options.batch_tokens = 100;
+  options.model.layer.width = 8, options.model.layer.dropout = 0;
+  AttentionConfig& attention = options.model.layer.attention;
+  attention.heads = 2, attention.kind = "mla", attention.index_top_k = 8;
+  const CapturedLog log;
+  const TemporaryFolder temporary;
+  const RunFolder folder(temporary.file("base"));
+  Progress progress;
+  TranslationTask base(options, progress);
+  folder.create();
+  base.describe(folder);
+  folder.save_best_weights(base.model());
+  options.from = folder.path();
+  attention.index_top_k = 4, attention.index_loss = 0.5;
+  TranslationTask tuned(options, progress);
+  const AttentionConfig& made = static_cast<EncoderDecoder&>(tuned.model()).config().layer.attention;
+  CHECK(made.index_top_k == 4);
+  CHECK(made.index_loss == 0.5);
+}
