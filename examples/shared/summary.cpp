@@ -4,8 +4,12 @@
 #include <tapeformer/examples/shared/summary.h>
 #include <tapeformer/nn/attention/cost.h>
 
+#include <algorithm>
+
 namespace tapeformer {
 namespace {
+
+constexpr Index kLongestRow = 1024;  // a pass over the whole context of some models takes too much memory
 
 /// A row of a table in Markdown.
 std::string field_row(const ConfigField& field) {
@@ -113,15 +117,15 @@ std::string parameters_text(Module& model, Index idle) {
 
 std::string costs_text(DecoderOnly& model) {
   const DecoderOnlyConfig& config = model.config();
-  const Tensor ids = zero_ids(config.context, model.device());
+  const Index length = std::min(config.context, kLongestRow);
+  const Tensor ids = zero_ids(length, model.device());
   double of_token = 0, of_row = 0;
   for_each_attention(config, [&](const AttentionConfig& attention) {
     const AttentionCost cost = cost_of(attention, model.parameters().front().value().dtype());
     of_token += static_cast<double>(cost.cache_bytes_per_token);
     of_row += static_cast<double>(cost.cache_bytes_per_row);
   });
-  return costs_of(model, "a row of " + number_of(config.context, "token"),
-                  [&] { return model.loss(ids, ids); }) +
+  return costs_of(model, "a row of " + number_of(length, "token"), [&] { return model.loss(ids, ids); }) +
          cache_line("a token in the caches", of_token) + cache_line("a row's states in the caches", of_row);
 }
 

@@ -21,9 +21,9 @@ std::string changes_text(const Config& config) {
 /// the `idle` parameters of experts that a token does not pass.
 std::string parameters_text(Module& model, Index idle = 0);
 
-/// The costs of one row of the longest length, by part: FLOPs of the forward pass and bytes kept for the
-/// backward pass; FLOPs of both passes, and bytes per token in the caches. Runs both passes once, in training
-/// mode, and clears the model's gradients.
+/// The costs of one row of the longest length, at most 1024 tokens, by part: FLOPs of the forward pass and
+/// bytes kept for the backward pass; FLOPs of both passes, and bytes per token in the caches. Runs both
+/// passes once, in training mode, and clears the model's gradients.
 std::string costs_text(DecoderOnly& model);
 /// The costs of a source and a target of the longest length.
 std::string costs_text(EncoderDecoder& model);

@@ -96,6 +96,9 @@ TEST_CASE("the parts of a language model cost what closed formulas say") {
   // Two layers, keys and values, two groups of heads of two numbers.
   CHECK(words_after(text, "a token in the caches") == words_of(bytes_text(2 * 2 * 2 * 2 * 4)));
   for (const Parameter& parameter : model.parameters()) CHECK_FALSE(parameter.gradient().defined());
+  config.context = 5000;
+  DecoderOnly longer(config, random);
+  CHECK(has(costs_text(longer), "a row of 1024 tokens "));
 }
 
 TEST_CASE("those of a translation model have both halves") {
