@@ -32,7 +32,7 @@ int start(const RunFolder& folder, const TrainingControl& control, LanguageOptio
   options.refuse_ignored(command);
   make_absolute(fields_of(options));
   const auto tidy_up = [&] {
-    if (folder.writes() && !folder.has_checkpoint()) discard_language_data(folder);
+    if (folder.writes() && options.tokens.empty() && !folder.has_checkpoint()) discard_language_data(folder);
   };
   try {
     const int code = train_language_model(folder, options, control);

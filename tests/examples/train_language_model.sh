@@ -135,6 +135,9 @@ refuses "tokens without a tokenizer" "--tokenizer-model" tokens --train "$work/t
   --output "$work/none"
 refuses "preparing into a folder that is there" "already" prepare --corpus "$work/nothere" --output "$work/prepared"
 trains "a training on prepared tokens" "$work/bpe" "${sizes[@]}" --steps 12 --tokens "$work/prepared"
+mkdir "$work/around" && cp -r "$work/prepared" "$work/around/tokens"
+does "a summary with prepared tokens in the run folder" train --run "$work/around" "${sizes[@]}" --tokens "$work/around/tokens" --summary
+check "leaves them there" test -s "$work/around/tokens/train.tokens"
 train "$work/direct" "${small[@]}" --tokenizer bpe --vocabulary 300
 check "the same text, not prepared before, gives the same weights" \
   cmp "$work/bpe/weights.safetensors" "$work/direct/weights.safetensors"
