@@ -179,7 +179,7 @@ std::string loss_text(TranslationRun& run, const std::vector<TextPair>& pairs,
     const TextLoss loss = validation_loss(run.model, batches, *run.words.target, progress);
     scores["left_out"] = batches.dropped() + batches.dropped_empty();
     scores.update(loss.json());
-    const std::string left_out = left_out_text(batches, trained.model.max_length);
+    const std::string left_out = left_out_text(batches, batching);
     return (left_out.empty() ? "" : "left out     from the loss: " + left_out + "\n") + "loss         " +
            loss.to_string() + "\n";
   } catch (const DataError& error) {

@@ -116,10 +116,11 @@ TextLoss validation_loss(EncoderDecoder& model, TranslationBatches& batches, con
   return {all[0], all[1], {static_cast<Index>(all[2]), static_cast<Index>(all[3])}};
 }
 
-std::string left_out_text(const TranslationBatches& batches, Index max_length) {
+std::string left_out_text(const TranslationBatches& batches, const BatchingConfig& config) {
   std::vector<std::string> parts;
   if (batches.dropped() > 0)
-    parts.push_back(number_of(batches.dropped(), "pair") + " of more than " + number_of(max_length, "token"));
+    parts.push_back(number_of(batches.dropped(), "pair") + " of more than " +
+                    number_of(std::min(config.token_budget, config.max_tokens), "token"));
   if (batches.dropped_empty() > 0)
     parts.push_back(number_of(batches.dropped_empty(), "pair") + " with a side of no tokens");
   return joined(parts, " and ");
@@ -188,7 +189,7 @@ void TranslationTask::make_batches_and_model(const EncoderDecoderConfig& config,
   Generator random(options_.training.seed);
   model_ = std::make_unique<EncoderDecoder>(config, random);
   model_->recompute_layers(options_.training.recompute_layers);
-  const std::string left_out = left_out_text(*train_batches_, options_.model.max_length);
+  const std::string left_out = left_out_text(*train_batches_, batching);
   progress.log(format("vocabularies of {} and {}; {} parameters; {} per epoch, {:.1f} % padding{}; {}",
                       config.source_vocabulary, number_of(config.target_vocabulary, "piece"),
                       count_text(model_->parameter_count()),

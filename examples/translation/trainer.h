@@ -16,7 +16,7 @@ TextLoss validation_loss(EncoderDecoder& model, TranslationBatches& batches, con
                          Progress& progress, Communicator& ranks = *communicator_alone());
 
 /// "3 pairs of more than 128 tokens and 1 pair with a side of no tokens"; empty if nothing was left out.
-std::string left_out_text(const TranslationBatches& batches, Index max_length);
+std::string left_out_text(const TranslationBatches& batches, const BatchingConfig& config);
 
 /// Trains an EncoderDecoder with teacher forcing.
 class TranslationTask : public TrainingTask {
