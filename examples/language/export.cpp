@@ -65,6 +65,7 @@ void ExportOptions::refuse_ignored(const Command& command) const {
     for (const char* const option : other.own_options)
       if (format != other.models.name)
         command.refuse({option}, std::string("without --format ") + other.models.name);
+  if (adapters) command.refuse({"--tokenizer-model"}, "with --adapters");
 }
 
 std::string exports_text(const DecoderOnlyConfig& config, const Tokenizer* tokenizer) {

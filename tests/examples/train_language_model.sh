@@ -224,6 +224,8 @@ refuses "exporting adapters of adapters alone" "has adapters for a model with th
 trains "adapters of a run are trained" "$work/adapted-run" "${adapting[@]:2}" --from "$work/retuned"
 does "exporting them alone" export --run "$work/adapted-run" --output "$work/adapters-run" --adapters
 prints "they are measured on the text of the run that they are for" exact evaluate --run "$work/adapters-run"
+refuses "a tokenizer for adapters" "--tokenizer-model has no effect with --adapters" \
+  export --run "$work/adapted-run" --output "$work/new" --adapters --tokenizer-model "$work/moved"
 refuses "adapters without a model" "--lora has no effect without --from" train --run "$work/new" --lora 2
 refuses "adapters of no layer" "must match a linear layer; got head" train --run "$work/new" "${adapting[@]}" --lora-targets head
 refuses "the scale of no adapters" "--lora-alpha has no effect without --lora" \
