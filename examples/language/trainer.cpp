@@ -82,9 +82,9 @@ ValidationPlan validation_plan(const LanguageOptions& options, Index validation_
 
 namespace {
 
-/// The choices of experts in the text's first window.
-LayerRecord choices_of_experts(DecoderOnly& model, const TokenFile& text) {
-  const Index length = std::min(model.config().context, text.size());
+/// The choices of experts in the text's first row.
+LayerRecord choices_of_experts(DecoderOnly& model, const TokenFile& text, Index context) {
+  const Index length = std::min(context, text.size());
   const Tensor ids = Tensor::empty({1, length}, DType::i32);
   text.read(0, length, ids.data<std::int32_t>());
   const NoGradGuard pause;
@@ -189,7 +189,7 @@ Validation LanguageTask::validate(Progress& progress) {
                         : ", estimated" + error + " from " + number_of(plan_.batches, "batch", "batches");
   }
   if (const DecoderOnlyConfig& config = model_.config(); config.experts.experts > 0)
-    result.add_expert_shares(choices_of_experts(model_, data_.validation),
+    result.add_expert_shares(choices_of_experts(model_, data_.validation, options_.model.context),
                              [&](Index router) { return std::to_string(config.experts_from + router); });
   return result;
 }

@@ -140,6 +140,19 @@ TEST_CASE_FIXTURE(LanguageCase, "the shares of experts are measured without drop
   for (const auto& [name, draws] : task.model().named_counters()) CHECK(*draws == 0);
 }
 
+TEST_CASE_FIXTURE(LanguageCase, "the shares of experts are those of a row of the run") {
+  options.model.experts.experts = 5, options.model.experts.active = 1;
+  const LanguageData data = tiny_data(options, temporary);
+  DecoderOnly model = strong_model(options);  // of a longer context
+  options.model.context = 1;
+  LanguageTask task(options, data, std::move(model), progress);
+  const Validation result = task.validate(progress);
+  double squares = 0;
+  for (const auto& [name, value] : result.further)
+    if (name.find("expert_share.") == 0) squares += value * value;
+  CHECK(squares == 1);  // the only token chooses one expert
+}
+
 TEST_CASE("validations are exact, estimates, or both; so is the closing one, but for its estimate") {
   const CapturedLog log;
   for (const std::string kind : {"exact", "estimate", "both"}) {
