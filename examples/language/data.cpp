@@ -152,8 +152,10 @@ LanguageData make_language_data(const LanguageOptions& options, const RunFolder&
   return result;
 }
 
-TokenFile encode_text(const std::vector<std::string>& paths, const Tokenizer& tokenizer,
-                      const std::string& folder, Progress& progress) {
+TokenFile encode_text(const std::vector<std::string>& paths, const std::string& loss_on,
+                      const Tokenizer& tokenizer, const std::string& folder, Progress& progress) {
+  if (loss_on == "answers")
+    return prepare_tokens(read_instructions(paths), {}, tokenizer, folder).train.with_answers();
   const TextCorpus corpus = TextCorpus::open(paths);
   progress.log("corpus: " + corpus.description());
   check_text({&corpus}, tokenizer.kind(), progress);

@@ -27,9 +27,10 @@ using LanguageData = PreparedTokens;
 LanguageData prepare_corpus(const LanguageDataOptions& options, std::shared_ptr<const Tokenizer> tokenizer,
                             const std::string& folder, Progress& progress);
 
-/// Writes the tokens of a text, at least two, to a new folder. Throws: as prepare_corpus
-TokenFile encode_text(const std::vector<std::string>& paths, const Tokenizer& tokenizer,
-                      const std::string& folder, Progress& progress);
+/// Writes the tokens of a text, at least two, to a new folder; with `loss_on` answers those of instructions.
+/// Throws: as prepare_corpus
+TokenFile encode_text(const std::vector<std::string>& paths, const std::string& loss_on,
+                      const Tokenizer& tokenizer, const std::string& folder, Progress& progress);
 
 /// The data of a new run: that in options.tokens, or else new data in the folder `tokens` of the run. If the
 /// run fine-tunes a model, `tokenizer` is the model's. Throws: as prepare_corpus

@@ -86,9 +86,10 @@ int evaluate(const EvaluateOptions& options) {
 
   Progress progress;
   std::optional<ScratchFolder> scratch;
-  const TokenFile tokens = options.corpus.empty() ? tokens_of(*trained, base_of(options.run), options.part)
-                                                  : encode_text(options.corpus, *run.tokenizer,
-                                                                scratch.emplace().file("tokens"), progress);
+  const TokenFile tokens = options.corpus.empty()
+                               ? tokens_of(*trained, base_of(options.run), options.part)
+                               : encode_text(options.corpus, trained ? trained->data.loss_on : "all",
+                                             *run.tokenizer, scratch.emplace().file("tokens"), progress);
   const auto check = [&] {
     if (!interrupted()) return;
     progress.clear();

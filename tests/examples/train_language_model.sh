@@ -164,6 +164,10 @@ check "prepare marks answers" test -s "$work/instructions/train.answers"
 trains "training on answers, with documents apart" "$work/answers" "${answering[@]}" --tokens "$work/instructions" \
   --loss-on answers
 prints "evaluate measures answers alone" 'exact .*nats per token' evaluate --run "$work/answers"
+grep ^exact "$work/out" >"$work/held-out"
+tail -n 40 "$work/pairs.jsonl" >"$work/last.jsonl"
+"$program" evaluate --run "$work/answers" --corpus "$work/last.jsonl" 2>"$work/err" | grep ^exact >"$work/given"
+check "and those of a file of instructions" cmp "$work/held-out" "$work/given"
 trains "fine-tuning on instructions" "$work/fine" "${answering[@]:8}" "${pairs[@]}" --from "$work/answers"
 refuses "answers of a plain text" "is not an instruction" train --run "$work/new" --corpus "$work/text" --loss-on answers
 head -n 1 "$work/pairs.jsonl" >"$work/pair.jsonl"
