@@ -6,18 +6,18 @@
 namespace tapeformer {
 
 std::vector<Instruction> read_instructions(const std::vector<std::string>& paths) {
+  const std::string problem =
+      R"(is not an instruction, {"prompt": "...", "answer": "..."}, which --loss-on answers needs)";
   std::vector<Instruction> all;
   for (const std::string& path : paths) {
     LineReader lines(path);
     for (std::string line; lines.next(line);) {
       if (line.find_first_not_of(" \t") == std::string::npos) continue;
-      const auto object = reading_json(format("{}:{}", path, lines.number()), "is not an instruction",
+      const auto object = reading_json(format("{}:{}", path, lines.number()), problem,
                                        [&] { return parse_json<nlohmann::json>(line, "it"); });
       const char* const answer = object.contains("completion") ? "completion" : "answer";
       const auto is_text = [&](const char* key) { return object.contains(key) && object[key].is_string(); };
-      if (!is_text("prompt") || !is_text(answer))
-        throw DataError(path, lines.number(),
-                        "is not an instruction, {\"prompt\": \"...\", \"answer\": \"...\"}");
+      if (!is_text("prompt") || !is_text(answer)) throw DataError(path, lines.number(), problem);
       all.push_back({object["prompt"], object[answer]});
     }
   }
