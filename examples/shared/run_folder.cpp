@@ -306,7 +306,7 @@ std::vector<Index> RunFolder::steps_of(const std::string& prefix) const {
 
 void RunFolder::remove_all_but(Index count, const std::string& prefix, Index step) const {
   for (const Index found : steps_of(prefix)) {
-    // Later files are of a session whose end was dropped: the run writes its own.
+    // Later files are of a course that the run has left; where it gets there, it writes its own.
     if (found <= step && --count >= 0) continue;
     const std::string path = file(kept_name(prefix, found));
     std::error_code error;
