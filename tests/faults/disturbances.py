@@ -106,7 +106,7 @@ def a_second_signal_leaves_at_once(t):
     os.mkfifo(t.folder + '/pipe')
     os.replace(t.folder + '/pipe', metrics)  # the training waits for somebody who reads it, and cannot save
     child.send_signal(signal.SIGTERM)
-    time.sleep(1.3)
+    time.sleep(2)
     child.send_signal(signal.SIGTERM)
     t.ends(child, 130, 'quit at once')
     os.remove(metrics)
