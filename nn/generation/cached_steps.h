@@ -14,7 +14,7 @@ namespace tapeformer {
 /// continue to their stated limit, and a step beyond it is refused. On a GPU, with a contiguous cache, a step
 /// with an unchanged number of rows is queued as a CUDA graph, unless `graphs` is false; the logits are the
 /// same to the last bit. A call that throws changes nothing, except that the cache is emptied and refilled
-/// by the next one.
+/// by the next one; but a reorder() that runs out of memory leaves TranslationSteps unusable.
 class CachedSteps : public NextTokenModel {
  public:
   /// Throws:  ShapeError unless there is at least one row, and a token of the vocabulary for each
