@@ -45,9 +45,9 @@ void TrainingOptions::describe(const FieldVisitor& field) {
   const FieldVisitor in_guard = field.in_part("bad steps");
   in_guard(
       "non_finite", one_of(non_finite, {"stop", "skip"}),
-      "what happens at a step whose loss or gradient is not finite: stop, or skip (weights, their average "
-      "and the optimizer's state, its counts of steps too, stay as if the step had not happened; learning "
-      "rate and batches move on)");
+      "what happens at a step whose loss or gradient is not finite: stop, or skip (if the gradient is not, "
+      "weights, their average and the optimizer's state, its counts of steps too, stay as if the step had "
+      "not happened; learning rate and batches move on)");
   in_guard(
       "loss_spike", one_of(loss_spike, {"note", "stop", "skip"}),
       "what happens at a step whose loss is far above the last ones: note (it is counted), stop or skip");
