@@ -4,6 +4,7 @@
 #include <tapeformer/data/hash.h>
 #include <tapeformer/data/tokenizers/sentencepiece_text.h>
 #include <tapeformer/examples/language/data.h>
+#include <tapeformer/examples/language/run.h>
 #include <tapeformer/examples/language/tokenizer.h>
 #include <tapeformer/examples/shared/program.h>
 
@@ -147,7 +148,7 @@ LanguageData make_language_data(const LanguageOptions& options, const RunFolder&
     throw DataError(
         tokens, 0,
         "was prepared with a different tokenizer than that of --from; prepare it with --tokenizer-model " +
-            options.from);
+            base_of(options.from));
   }
   return result;
 }
