@@ -56,7 +56,7 @@ Json model_lines(const RunRecord& run) {
   const double parameters = number_in(model, "parameters"), flops = number_in(model, "flops_a_token");
   if (std::isfinite(parameters)) add("parameters", count_text(parameters));
   if (flops > 0) add("operations per token", count_text(flops) + " (forward and backward, products alone)");
-  const Json memory = model.value("memory", Json::object());
+  const Json memory = model.is_object() ? model.value("memory", Json::object()) : Json();
   for (const auto& [kind, bytes] : memory.items())
     if (bytes.is_number() && bytes > 0) add(("memory: " + kind).c_str(), bytes_text(bytes.get<double>()));
   return lines;

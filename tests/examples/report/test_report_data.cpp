@@ -55,6 +55,7 @@ TEST_CASE("a curve has the values of the metrics, and null where they lack one")
 {"step":3,"validation_loss":"none","samples":["x"]}
 damaged
 )");
+  write_bytes(folder + "/report.json", R"({"model": null})");
   const Json run = report_data({read_run(folder)}).at("runs").at(0);
   CHECK(run.at("name") == "run");
   const Json& curve = run.at("curves").at("train_loss");
