@@ -21,7 +21,7 @@ class UnigramModel : public Model {
       const auto piece = entry.at(0).get<std::string>();
       const double score = entry.at(1).get<double>();
       least = id == 0 ? score : std::min(least, score);
-      vocabulary_.emplace(piece, id++);
+      vocabulary_[piece] = id++;  // of equal pieces the last counts, as in the tokenizers package
       scores_.push_back(score);
       longest_ = std::max(longest_, piece.size());
     }

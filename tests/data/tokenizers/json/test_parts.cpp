@@ -159,6 +159,9 @@ TEST_CASE("Unigram takes the best sum of scores, and joins unknown characters") 
   CHECK(ids(unigram, "abb") == Ids{3, 2});
   CHECK(ids(unigram, "axyb") == Ids{1, 0, 2});
   CHECK(ids(unigram, "").empty());
+  Json repeated = unigram;
+  repeated["vocab"].push_back(Json::array({"ab", -9}));  // the last "ab" counts
+  CHECK(ids(repeated, "ab") == Ids{1, 2});
   Json without = unigram;
   without.erase("unk_id");
   CHECK_THROWS_AS(ids(without, "x"), DataError);
