@@ -8,7 +8,6 @@
 #include <numeric>
 #include <sstream>
 #include <unordered_map>
-#include <unordered_set>
 
 namespace tapeformer {
 namespace {
@@ -78,7 +77,6 @@ BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const st
     result.bytes[byte] = found->second;
     made[static_cast<std::size_t>(found->second)] = true;
   }
-  std::unordered_set<std::string> seen;
   std::istringstream lines(merges);
   std::string merge;
   for (std::int64_t line = 1; std::getline(lines, merge); ++line) {
@@ -104,7 +102,6 @@ BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const st
       throw DataError(merges_name, line,
                       format("makes \"{}\", which {} does not have", left + right, vocabulary_name));
     }
-    if (!seen.insert(merge).second) throw DataError(merges_name, line, format("repeats \"{}\"", merge));
     made[static_cast<std::size_t>(whole->second)] = true;
     result.merges.push_back({left_id, right_id, whole->second});
   }

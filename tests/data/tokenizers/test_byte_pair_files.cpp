@@ -94,7 +94,7 @@ TEST_CASE("a merge that does not fit is refused with its line") {
   CHECK(error_of("a b\nabc\n") == "m:2: a merge must be two tokens with a space between them; got \"abc\"");
   CHECK(error_of("a b\n\nab d\n") == "m:3: makes \"abd\", which v does not have");
   CHECK(error_of("ab c\na b\n") == "m:1: \"ab\" is not a byte, and no earlier line makes it");
-  CHECK(error_of("#version: 0.2\na b\na b\n") == "m:3: repeats \"a b\"");
+  CHECK(error_of("a b\nab c\na b\n") == "nothing was thrown");  // of equal merges the last counts
   CHECK(error_of("a b\n#version: 0.2\n").find("m:2: ") == 0);
 }
 
