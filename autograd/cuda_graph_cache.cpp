@@ -231,6 +231,7 @@ Tensor CudaGraphCache::capture(Work& work, Device device, const std::vector<Tens
           moves_.defined() ? reinterpret_cast<const std::uint64_t*>(moves_.address<double>()) : nullptr);
       OutsideMemory outside(device);
       const Tensor captured = body(work.inputs);
+      if (!captured.defined()) throw cuda::NotCapturable("[cuda] a graph needs a result; got none");
       work.result = cuda::is_graph_memory(device.index, captured.state()->storage->data) ? unowned(captured)
                                                                                          : captured.detach();
       work.outside = outside.take();

@@ -134,6 +134,16 @@ TEST_CASE("a body that is refused after its reverse pass adds its gradients once
   CHECK(replay.counts().run == 4);
 }
 
+TEST_CASE("a body without a result runs without a graph") {
+  if (!has_gpu()) return;
+  SmallModel model;
+  CudaGraphCache replay(model.state());
+  for (Index i = 0; i < 3; ++i)
+    replay.run("nothing", only(numbers(1)), [](const std::vector<Tensor>&) { return Tensor(); });
+  CHECK(replay.counts().run == 3);
+  CHECK(replay.refusal() == "[cuda] a graph needs a result; got none");
+}
+
 TEST_CASE("tensors that a body keeps are right, and from then on it runs without a graph") {
   if (!has_gpu()) return;
   SmallModel model;
