@@ -43,6 +43,7 @@ void MovingAverage::gather(double weight, MultiTensorList& table) {
 }
 
 void MovingAverage::update(const kernels::StepTensors& tensors, const Tensor& norm) {
+  require_same_device("moving_average", "norm", norm, parameters_[0].value());
   dispatch("moving_average", operands(wide(no_elements())), [&](auto on, auto* value) {
     using T = std::remove_pointer_t<decltype(value)>;
     count_bytes("moving_average", 2 * tensors.elements * Index{sizeof(T)});

@@ -26,6 +26,7 @@ class MovingAverage : private Optimizer {
 
   /// To be called after each step of the optimizer. If `norm`, that of the step's gradients as f64 [1] on the
   /// weights' device, is not finite, the average and its count stay as if this step had not happened.
+  /// Throws: DeviceError for a norm on another device
   void include_weights(const Tensor& norm = {});
   /// Swaps weights and average, to evaluate and to save; the next call restores the weights, to the same
   /// bits. No step may come between. Returns whether anything has changed: nothing does before the first

@@ -102,6 +102,15 @@ TEST_CASE("ranks that divide the work have the usual average, whole to save and 
   }
 }
 
+TEST_CASE("a norm on another device is refused") {
+  if (!default_device().is_cuda()) return;
+  const Parameter x(Tensor::zeros({3}));
+  MovingAverage average({x}, 0.9);
+  const Tensor norm = Tensor::zeros({1}, DType::f64, Device::cpu());
+  CHECK_THROWS_WITH_AS(average.include_weights(norm),
+                       doctest::Contains("[moving_average] norm must be on the device"), DeviceError);
+}
+
 TEST_CASE("a decay that is not a share below 1 is refused") {
   for (const double decay : {-0.1, 1.0, std::nan("")}) {
     CHECK(message_of<Error>([&] { MovingAverage({}, decay); }) ==
