@@ -43,6 +43,8 @@ double gradient_norm(const std::vector<Parameter>& parameters) {
 }
 
 double clip_gradient_norm(const std::vector<Parameter>& parameters, double max_norm) {
+  if (!(max_norm >= 0))
+    throw Error(format("[clip] max_norm must be at least 0; got {}; try 0 for no limit", max_norm));
   const double norm = gradient_norm(parameters), factor = kernels::step_factor(norm, 1, max_norm);
   if (!(factor < 1)) return norm;
   for (const Parameter& parameter : parameters) {

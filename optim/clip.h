@@ -24,6 +24,7 @@ double gradient_norm(const std::vector<Parameter>& parameters);
 /// before. If that is not finite they stay as they are, and the caller decides what to do about the step.
 /// Optimizer::clipped_step() saves this pass over all gradients.
 /// Math:    gradient min(1, max_norm / (norm + 1e-6))
+/// Throws:  Error for a negative max_norm or NaN
 /// Source:  Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063; the 1e-6 is torch.nn.utils.clip_grad_norm_'s
 double clip_gradient_norm(const std::vector<Parameter>& parameters, double max_norm);
 

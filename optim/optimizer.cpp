@@ -99,6 +99,8 @@ void Optimizer::step(double learning_rate, const Tensor& factor) {
 }
 
 Tensor Optimizer::clipped_step(double learning_rate, double share, double max_norm) {
+  if (!(max_norm >= 0))
+    throw Error(format("[{}] max_norm must be at least 0; got {}; try 0 for no limit", algorithm_, max_norm));
   require_shards();
   count_last_step();
   gather(learning_rate);

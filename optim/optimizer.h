@@ -56,6 +56,7 @@ class Optimizer {
   /// is not finite, values, shadows and state, counts of steps too, stay as if this step had not happened,
   /// and the caller decides what to do about it.
   /// Math:    g = share gradient min(1, max_norm / (norm + 1e-6)), norm = |share gradients|
+  /// Throws:  Error for a learning rate that is not finite, and a negative max_norm or NaN
   /// Source:  Pascanu, Mikolov and Bengio 2013, arXiv:1211.5063
   Tensor clipped_step(double learning_rate, double share, double max_norm);
   /// Tensors are whole and have their parameters' shapes, however ranks divide them, so that any number of

@@ -1,10 +1,12 @@
 #include <doctest/doctest.h>
 #include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/nn/linear.h>
 #include <tapeformer/optim/adamw.h>
+#include <tapeformer/optim/clip.h>
 #include <tapeformer/optim/sgd.h>
 #include <tapeformer/tests/optim/optim_case.h>
 #include <tapeformer/tests/reference/support.h>
@@ -132,7 +134,7 @@ TEST_CASE("without gradients, or parameters, the norm is 0") {
   CHECK(model.bias.value().at(0) == doctest::Approx(0.1));
 }
 
-TEST_CASE("rates and scales that are not finite are refused") {
+TEST_CASE("rates and scales that are not finite, and limits below 0, are refused") {
   OptimCase model(DType::f32);
   model.set_gradients(0);
   AdamW optimizer(model.parameters());
@@ -142,6 +144,11 @@ TEST_CASE("rates and scales that are not finite are refused") {
         "[adamw] learning_rate must be finite; got inf");
   CHECK(message_of<Error>([&] { optimizer.step(0.1, std::nan("")); }) ==
         "[adamw] gradient_scale must be finite; got nan");
+  for (const double max_norm : {-1.0, std::nan("")}) {
+    const std::string rule = format("max_norm must be at least 0; got {}; try 0 for no limit", max_norm);
+    CHECK(message_of<Error>([&] { optimizer.clipped_step(0.1, 1, max_norm); }) == "[adamw] " + rule);
+    CHECK(message_of<Error>([&] { clip_gradient_norm(model.parameters(), max_norm); }) == "[clip] " + rule);
+  }
 }
 
 TEST_CASE("parameters are given once and are floating, all of one type") {
