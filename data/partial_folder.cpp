@@ -46,6 +46,7 @@ PartialFolder::PartialFolder(const std::string& folder, std::vector<std::string>
         "cannot be made: " + partial_.string() + " is in the way; try another folder, or move it");
   }
   lock();
+  if (lock_ < 0) fail(folder_, {errno, std::generic_category()});  // another process has removed it since
 }
 
 PartialFolder::~PartialFolder() {
