@@ -52,7 +52,8 @@ class Tape {
   void backward(const Tensor& loss, const Tensor& seed = {});
 
   /// d loss / d x for every x of `of` (watched, a parameter's value, or computed on this tape); zeros where
-  /// the loss does not depend on x. Parameters' gradients stay as they are and nothing is freed. With
+  /// the loss does not depend on x. Parameters' gradients stay as they are and nothing is freed. Where
+  /// operations have read both a parameter's value and its bf16 copy, each has a gradient of its own. With
   /// `recorded` the pass itself goes onto the tape, so that its results can be differentiated again.
   /// Results may share memory with the seed and with each other: clone() one before writing to it.
   std::vector<Tensor> gradients(const Tensor& loss, const std::vector<Tensor>& of, const Tensor& seed = {},
