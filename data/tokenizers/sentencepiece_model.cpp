@@ -47,6 +47,9 @@ SentencePieceModel::SentencePieceModel(std::string content, const std::string& n
     check_maps(content_);
     const auto status = library_.LoadFromSerializedProto(content_);
     if (!status.ok()) throw std::runtime_error(status.ToString());
+    for (std::int32_t id = 0; id < library_.GetPieceSize(); ++id)
+      if (find_invalid_utf8(library_.IdToPiece(id)) != std::string::npos)
+        throw std::runtime_error("it has a piece that is not UTF-8");
   } catch (const tokenizer_json::UnsupportedPart& part) {
     throw DataError(name, 0, "is not a SentencePiece model: it has " + part.what);
   } catch (const std::bad_alloc&) {

@@ -29,4 +29,6 @@ TEST_CASE("a model that the library would follow out of its tables, or not expec
         "m: is not a SentencePiece model: it has a precompiled_charsmap that is damaged");
   const std::string empty_piece("\x0a\x03\x0a\x01\0", 5);
   CHECK(refusal(sound + empty_piece).find("m: is not a SentencePiece model: ") == 0);
+  CHECK(refusal(sound + "\x0a\x03\x0a\x01\xff") ==
+        "m: is not a SentencePiece model: it has a piece that is not UTF-8");
 }
