@@ -112,8 +112,8 @@ struct GradcheckReport {
 /// again, with the same tolerance, with differences of smaller and larger steps, extrapolated to a step of 0,
 /// which removes errors of the differences, but not those of a gradient. An error that changes with the step
 /// as much as it is off is kTooCoarse, and does not pass. No step helps at a kink: see
-/// GradcheckOptions::skip. Values are perturbed in place and restored, even if the function throws. Inputs may
-/// share memory, like a tensor given twice or an alias of another shape: they move together, and their
+/// GradcheckOptions::skip. Values are perturbed in place and restored, even if the function throws. Inputs
+/// may share memory, like a tensor given twice or an alias of another shape: they move together, and their
 /// gradients are added.
 /// Throws:  DTypeError unless every input is f64, Error without inputs or for a constant that is none of them
 GradcheckReport gradcheck(const std::function<Tensor()>& function,

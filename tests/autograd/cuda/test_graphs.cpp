@@ -213,7 +213,7 @@ TEST_CASE("another thread gets an error while the device is captured") {
   CHECK(x.at(0) == 1);
 }
 
-TEST_CASE("memory that another thread releases while captures begin is no part of their graphs") {
+TEST_CASE("memory that another thread releases while captures begin is not part of their graphs") {
   const Tensor x = numbers(1), y = numbers(2);
   std::vector<void*> blocks(10000);
   for (void*& block : blocks) block = cuda::allocate(0, 8);
