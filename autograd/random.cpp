@@ -103,7 +103,7 @@ Index Generator::below(Index n) {
 
 void Generator::fill_uniform(const Tensor& x, double low, double high) {
   if (!(low <= high))
-    throw Error(format("[fill_uniform] low must be at most high; got {} and {}", low, high));
+    throw Error(format("[fill_uniform] low must be at most high; got low={}, high={}", low, high));
   const double largest = largest_below(high, low, x.dtype());
   fill_pairs("fill_uniform", x, *this, uniform_pair, [=](double value, auto& to) {
     using T = std::remove_reference_t<decltype(to)>;

@@ -168,7 +168,7 @@ TEST_CASE("filling gives the same values in both types and for any number of thr
   CHECK_THROWS_WITH_AS(random.fill_normal(Tensor::zeros({2}, DType::i32), 0, 1),
                        "[fill_normal] x must be floating-point numbers; got x=i32[2]", DTypeError);
   CHECK_THROWS_WITH_AS(random.fill_uniform(Tensor::zeros({2}), 1, -1),
-                       "[fill_uniform] low must be at most high; got 1 and -1", Error);
+                       "[fill_uniform] low must be at most high; got low=1, high=-1", Error);
 }
 
 TEST_CASE("a generator for loading fills nothing and advances as another does") {
