@@ -30,7 +30,7 @@ GradcheckReport check(const nb::callable& function, const nb::object& inputs, Mo
     }
   };
   if (by_name) {
-    for (const auto& [name, x] : nb::cast<nb::dict>(inputs)) add(nb::cast<std::string>(name), x);
+    for (const auto& [name, x] : nb::cast<nb::dict>(inputs)) add(nb::cast<std::string>(nb::str(name)), x);
   } else {
     if (!nb::isinstance<nb::sequence>(inputs))
       throw nb::type_error(
@@ -40,8 +40,7 @@ GradcheckReport check(const nb::callable& function, const nb::object& inputs, Mo
       add("input " + std::to_string(checked.size()), x);
   }
   if (module != nullptr)
-    for (auto& [name, parameter] : module->named_parameters())
-      checked.emplace_back(name, parameter.value());
+    for (auto& [name, parameter] : module->named_parameters()) checked.emplace_back(name, parameter.value());
   const auto call = [&]() -> Tensor {
     const nb::gil_scoped_acquire acquire;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();  // Ctrl-C

@@ -20,7 +20,7 @@ std::string text_of(const Tensor& x) {
 /// The other operand of arithmetic: a number takes the tensor's type.
 Tensor operand(const Tensor& x, nb::handle other) {
   if (PyFloat_Check(other.ptr()) || PyLong_Check(other.ptr())) {
-    return Tensor::scalar_like(x, nb::cast<double>(other));
+    return Tensor::scalar_like(x, nb::cast<double>(nb::float_(other)));
   }
   return tensor_of(other);
 }

@@ -96,6 +96,8 @@ class Arithmetic(unittest.TestCase):
             tf.matmul(np.ones((2, 3)), np.ones((2, 3)))
         with self.assertRaises(tf.DTypeError):
             tf.Tensor(np.ones(2)) + np.ones(2, np.float32)
+        with self.assertRaises(OverflowError):
+            tf.Tensor(np.ones(2)) + 10**400
         with self.assertRaises(tf.CheckpointError):
             tf.load_checkpoint("no such folder")
 

@@ -51,6 +51,8 @@ class Gradcheck(unittest.TestCase):
             tf.gradcheck(lambda x: x, tf.Tensor(np.ones(2)))
         with self.assertRaises(TypeError):
             tf.gradcheck(lambda x: x, [np.ones(2)], module="layer")
+        with self.assertRaisesRegex(TypeError, "keyword"):
+            tf.gradcheck(lambda x: x, {1: np.ones(2)})
         with self.assertRaisesRegex(tf.DTypeError, "must be f64"):
             tf.gradcheck(lambda x: x, [np.ones(2, np.float32)])
 
