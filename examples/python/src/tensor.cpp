@@ -69,8 +69,8 @@ void bind_tensor(nb::module_& module) {
           "__array__",
           [](const Tensor& x, nb::object dtype, nb::object copy) {
             const nb::object numpy = nb::module_::import_("numpy"), view = numpy_of(x);
-            const bool copies = PyObject_IsTrue(copy.ptr()) == 1;
-            return copies ? numpy.attr("array")(view, dtype) : numpy.attr("asarray")(view, dtype);
+            return copy.is_none() ? numpy.attr("asarray")(view, dtype)
+                                  : numpy.attr("array")(view, dtype, "copy"_a = copy);
           },
           "dtype"_a = nb::none(), "copy"_a = nb::none())
       .def(

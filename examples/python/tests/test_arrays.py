@@ -35,6 +35,11 @@ class Arrays(unittest.TestCase):
         with self.assertRaises(ValueError):
             tf.Tensor(np.ones(3)).numpy()[0] = 2
 
+    @unittest.skipIf(np.__version__ < "2", "NumPy 1 may copy all the same")
+    def test_a_copy_that_is_forbidden_is_not_made(self):
+        with self.assertRaises(ValueError):
+            np.array(tf.Tensor(np.ones(3)), np.float32, copy=False)
+
     def test_other_layouts_are_copied(self):
         x = np.arange(24.0).reshape(2, 3, 4)
         for view in [x.T, x[:, ::2], x[::-1], x[..., 1], np.broadcast_to(x, (2, 2, 3, 4)), np.ones((0, 3)), x[0, 0, 0]]:
