@@ -149,10 +149,11 @@ void bind_kind(nb::module_& module, const char* name, const char* kind, const st
             AttentionConfig config = defaults;
             set_fields(arguments.fields, fields_of(config));
             Generator random(arguments.seed);
-            if (dynamic_cast<Layer*>(make_attention(config, random).get()) == nullptr)
+            const auto made = make_attention(config, random);
+            auto* const layer = dynamic_cast<Layer*>(made.get());
+            if (layer == nullptr)
               throw nb::value_error(("attention='" + config.kind + "' is a kind of another class").c_str());
-            random = Generator(arguments.seed);
-            new (self) Layer(config, random);
+            new (self) Layer(std::move(*layer));
             self->to(arguments.dtype);
           },
           nb::sig(signature.c_str()), fields.c_str());
