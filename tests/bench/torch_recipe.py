@@ -249,8 +249,6 @@ def main():
     is_language = config["model"] == "decoder_only"
     if arguments.compile and not is_language:
         refuse("--compile would take minutes for the lengths of a translation model's batches; try without it")
-    shutil.copytree(arguments.run, arguments.output,
-                    ignore=shutil.ignore_patterns("checkpoint*", "weights*", "metrics*", "report*", "evaluation*", "events*"))
     torch.set_num_threads(arguments.threads)
     torch.set_flush_denormal(True)
     torch.manual_seed(arguments.seed)
@@ -289,6 +287,8 @@ def main():
     steps = int((60 * arguments.minutes - (time.perf_counter() - begun)) / mean)
     if steps < 10:
         refuse(f"{arguments.minutes} minutes are too few: {time.perf_counter() - begun:.0f} s passed before the first step")
+    shutil.copytree(arguments.run, arguments.output,
+                    ignore=shutil.ignore_patterns("checkpoint*", "weights*", "metrics*", "report*", "evaluation*", "events*"))
     parts, optimizers = phases(training, steps), model.optimizers(training)  # without the trial's moments
     losses = []
     for number in range(steps):
