@@ -98,6 +98,7 @@ while IFS='|' read -r _ _ files lines _; do
   counted=$(cat "${paths[@]}" | wc -l)
   check "the README says that$files has$lines lines; it has $counted" test $((20 * (counted > lines ? counted - lines : lines - counted))) -le "$counted"
 done < <(grep -E '^\| [0-9]\. ' README.md)
+check "the README has a reading path" test -n "${counted-}"
 
 cd examples/guide || exit 1
 mkdir "$work/folder"
