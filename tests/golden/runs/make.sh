@@ -6,6 +6,7 @@ set -euo pipefail
 programs=$(realpath "$1")
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export LC_ALL=C.UTF-8
+trap 'rm -rf resumed corpus.txt' EXIT
 
 kFirst=6   # steps that a folder's training has run
 kSecond=9  # the step that it is resumed to, in a copy, to record the losses
@@ -42,7 +43,6 @@ language language_mha --feed-forward 8 --dropout 0.1 --bias
 language language_gqa --attention gqa --groups 1 --positions rotary --norm rms --feed-forward-kind swiglu --feed-forward 8
 language language_mla --attention mla --latent-width 4 --query-latent-width 4 --rotary-width 2 --feed-forward 8 \
   --untied-head --prefix
-rm corpus.txt
 translation translation_mha
 translation translation_mla --attention mla --latent-width 4 --post-norm --activation gelu
 translation translation_additive --attention additive --positions learned --shared-vocabulary --untied-head
