@@ -113,11 +113,11 @@ missing_algorithm() {
 
 leftovers() {
   # Each pattern is written so that it does not match itself.
-  grep -rnIE -e '\b(TO[D]O|FIX[M]E|XX[X])\b' -e '\.\./share[d]' \
+  grep -rnIsE -e '\b(TO[D]O|FIX[M]E|XX[X])\b' -e '\.\./share[d]' \
     -e '(^|[^[:alnum:]_.:/}-])/(work|home|root|Users|opt|mnt|srv|tmp|workspace)/' \
     autograd nn optim data examples tests .ci CMakeLists.txt CMakePresets.json README.md \
     --include='*.h' --include='*.cpp' --include='*.cu' --include='*.cuh' --include='*.py' --include='*.sh' \
-    --include='*.md' --include='*.json' --include='CMakeLists.txt' --include='run' 2>/dev/null |
+    --include='*.md' --include='*.json' --include='CMakeLists.txt' --include='run' |
     awk -F: '{ print $1 ":" $2 ": leftover: " substr($0, length($1 $2) + 3) }' || true
 }
 
@@ -152,18 +152,18 @@ habits_in() {
   shift
   for row in "$@"; do
     git ls-files -- "${folders[@]}" ':!tests/golden' ':!*RESULTS.md' ':!*.tsv' ':!*.svg' ':!tests/structure.sh' |
-      xargs grep -nIP "${row% => *}" |
+      xargs grep -nIsP "${row% => *}" |
       awk -F: -v instead="${row##* => }" '{ print $1 ":" $2 ": write " instead ": " substr($0, length($1 $2) + 3) }' || true
   done
 }
 habits() {
-  git rev-parse --git-dir &>/dev/null || { echo "structure: without git the wording is not checked" >&2 && return; }
+  git rev-parse --git-dir &>/dev/null || return 0
   habits_in autograd nn optim data examples tests README.md .github -- "${english[@]}"
   habits_in {autograd,nn,optim,data,examples}/'*.'{h,cpp,cu} -- "${english_in_product[@]}"
 }
 
 status=0
-found=$(violations)
+found=$(violations 2>&1)  # a failure of a check is a violation too
 if [ -n "$found" ]; then
   echo "$found"
   status=1
@@ -175,6 +175,7 @@ if [ -n "$formatter" ] && "$formatter" --version | grep -q 'version 14\.'; then
 else
   echo "structure: clang-format 14 is not installed; the format is not checked"
 fi
+git rev-parse --git-dir &>/dev/null || echo "structure: without git the wording is not checked"
 
 [ $status -eq 0 ] && echo "structure: ${#sources[@]} files keep the rules"
 exit $status
