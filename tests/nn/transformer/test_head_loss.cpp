@@ -98,6 +98,7 @@ TEST_CASE("on a GPU the gradient is written over the logits, elsewhere only on r
 TEST_CASE("targets that do not fit are refused, fused or not") {
   Head head = random_module<Head>(HeadConfig{5, 7});
   for (const HeadLossConfig& config : kConfigs) {
-    CHECK_THROWS_AS(head_loss(head, states(), ids_of({1, 2}, {2}), {}, config), ShapeError);
+    CHECK_THROWS_WITH_AS(head_loss(head, states(), ids_of({1, 2}, {2}), {}, config),
+                         doctest::Contains("targets must have the shape of the rows"), ShapeError);
   }
 }
