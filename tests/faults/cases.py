@@ -1,8 +1,8 @@
 """The commands that the tests of crashes run: tiny runs, a preparation and an export, and how each resumes after a fault."""
 import os
 import re
-import shutil
 import subprocess
+import tempfile
 
 TEXT = ''.join(f'The {i}th cat sleeps on mat {i * 7 % 31}, and the dog does not.\n' for i in range(60))
 LOOP = ['--steps', '6', '--warmup', '1', '--checkpoint-every', '2', '--validate-every', '3', '--samples', '0',
@@ -43,6 +43,12 @@ def contents(folder):
     return found
 
 
+def differences(folder, expected):
+    """The names of the files whose contents are not those expected."""
+    found = contents(folder)
+    return sorted(set(found) ^ set(expected)) or [name for name in found if found[name] != expected[name]]
+
+
 class Case:
     """A command that writes the folder `result`. `prepares` trains the run inputs/run, which it reads."""
 
@@ -73,8 +79,7 @@ class Case:
 
     def difference(self, place):
         """The difference between the result and an undisturbed one; '' if none."""
-        found = contents(place)
-        names = sorted(set(found) ^ set(self.expected)) or [name for name in found if found[name] != self.expected[name]]
+        names = differences(place, self.expected)
         return '' if not names else 'differs in ' + ', '.join(names)
 
     def recovered(self, place):
@@ -102,15 +107,6 @@ def all_cases(language, translation):
     ]
 
 
-class Place:
+def new_place(work):
     """An empty folder for one attempt."""
-
-    def __init__(self, work, name):
-        self.path = os.path.join(work, name)
-
-    def __enter__(self):
-        os.makedirs(self.path)
-        return self.path
-
-    def __exit__(self, *_):
-        shutil.rmtree(self.path, ignore_errors=True)
+    return tempfile.TemporaryDirectory(dir=work, ignore_cleanup_errors=True)

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 
-from cases import Place, all_cases, call
+from cases import all_cases, call, new_place
 
 # Each of these at every call; the other errors, which only change the text, once for each call on each file.
 EVERYWHERE = ['kill', 'torn', 'short', 'power', 'fail EIO', 'fail_on ENOSPC']
@@ -44,7 +44,7 @@ class Count:
 
 def faults(case, library, work):
     """The faults to try: (kind, number of the call, its name and file)."""
-    with Place(work, 'counted-' + case.name) as place:
+    with new_place(work) as place:
         log = place + '.log'
         call(case.command(place), {'LD_PRELOAD': library, 'FAULTS_FOLDER': place, 'FAULTS_LOG': log})
         with open(log) as file:
@@ -64,7 +64,7 @@ def faults(case, library, work):
 def try_fault(case, library, work, fault, count):
     kind, number, what = fault
     kind_name, _, error = kind.partition(' ')
-    with Place(work, f'{case.name}-{kind_name}-{error}-{number}') as place:
+    with new_place(work) as place:
         code, said = call(case.command(place), {
             'LD_PRELOAD': library, 'FAULTS_FOLDER': place,
             'FAULTS': f'{kind_name} {number} {getattr(errno, error) if error else 0}'})
@@ -88,7 +88,7 @@ def try_kill(case, work, seconds, number, seed, count):
     """Kills the command, and half of the time the one that resumes it too, at a random instant. Returns the kills."""
     draw = random.Random(seed * 1000003 + number)
     kills = 0
-    with Place(work, f'{case.name}-killed-{number}') as place:
+    with new_place(work) as place:
         command = case.command(place)
         while command is not None:
             child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -131,7 +131,7 @@ def main():
             list(pool.map(lambda fault, case=case: try_fault(case, library, work, fault, count), chosen))
             print(f'{case.name}: {calls} calls, {len(chosen)} faults tried', flush=True)
             begun = time.monotonic()
-            with Place(work, 'timed-' + case.name) as place:
+            with new_place(work) as place:
                 call(case.command(place))
             seconds, most, kills, number = time.monotonic() - begun, 4 if options.quick else options.kills, 0, 0
             while kills < most:

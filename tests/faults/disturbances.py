@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from cases import LANGUAGE, TEXT, TRANSLATION, call, contents, must
+from cases import LANGUAGE, TEXT, TRANSLATION, call, contents, differences, must
 
 LONG = ['--steps', '3000', '--checkpoint-every', '100', '--validate-every', '500', '--log-every', '100']
 UNABLE = 77
@@ -76,9 +76,7 @@ class Trainings:
             time.sleep(0.002)
 
     def difference(self, folder):
-        found = contents(folder)
-        names = sorted(set(found) ^ set(self.expected)) or [name for name in found if found[name] != self.expected[name]]
-        return names
+        return differences(folder, self.expected)
 
     def resumes(self, folder):
         must([self.program, 'train', '--run', folder, '--resume'])
@@ -262,12 +260,9 @@ def on_a_small_disk(t, script, kilobytes):
     if done.returncode == UNABLE or 'unshare failed' in done.stdout:
         raise Skipped('needs the right to mount')
     assert done.returncode == 0, done.stdout[-1000:]
-    return disk
 
 
 def a_full_disk(t):
-    if os.geteuid() != 0:
-        raise Skipped('needs the right to mount')
     # What a training takes, but for the last checkpoints and kept weights.
     size = sum(len(data) for data in t.expected.values())
     result = t.new() + '-result'
@@ -284,8 +279,6 @@ cp -r $disk/run {result}''', size // 1024 * 8 // 10)
 
 
 def a_read_only_disk(t):
-    if os.geteuid() != 0:
-        raise Skipped('needs the right to mount')
     use = ('generate --prompt The --max-tokens 3' if 'language' in t.program else 'translate') + ' --run $disk/run'
     on_a_small_disk(t, f'''program=$1; shift
 "$program" train --run $disk/run "$@" --steps 500 >/dev/null 2>&1 || exit 1
