@@ -4,7 +4,7 @@ import json
 import statistics
 import sys
 
-from programs import HERE, MOST_SECONDS, refuse, try_run
+from programs import HERE, MOST_SECONDS, ratio_of, refuse, try_run
 
 WORKLOADS = ["gpt2-124m-h200", "babygpt", "chargpt", "translate", "translate-base", "gpt2-124m-1k"]
 PRECISIONS = ["bf16", "tf32"]
@@ -81,8 +81,7 @@ def row_of(workload, precision, runs, errors, rates):
         row |= {f"{who}, ms": round(middle(who, "ms"), 3) if runs[who] else "not measured",
                 f"{who}, tokens/s": round(middle(who, "tokens_per_s")) if runs[who] else None}
     for who in [who for who in runs if who != OURS]:
-        row[f"{who} to ours"] = (f"{statistics.median(b['ms'] / a['ms'] for a, b in zip(runs[OURS], runs[who])):.2f}x"
-                                 if runs[OURS] and runs[who] else None)
+        row[f"{who} to ours"] = ratio_of(runs[OURS], runs[who]) if runs[OURS] and runs[who] else None
     if runs[OURS]:
         rate = 1e-3 * middle(OURS, "gflop_per_s")
         datasheet = next((all_rates for card, all_rates in DATASHEETS.items() if card in runs[OURS][0].get("gpu", "")), {})

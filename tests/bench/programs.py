@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,11 @@ def positive(text):
 def require_device(text):
     if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", text):
         refuse(f"--device must be cpu, cuda or cuda:N; got {text}")
+
+
+def ratio_of(ours, theirs):
+    """The median of the rounds' ratios of times: above 1, they take longer."""
+    return f"{statistics.median(b['ms'] / a['ms'] for a, b in zip(ours, theirs)):.2f}x"
 
 
 def bench_of(build):

@@ -2,7 +2,7 @@
 """Full training steps (random batch, forward, loss, backward, clipping, AdamW) of bench train_step's workloads in PyTorch.
 
 Usage: torch_step.py [WORKLOAD[:BATCH]...] [--device cpu|cuda[:N]] [--precision f32|tf32|bf16] [--steps N] [--seconds S] [--threads N]
-                     [--compile [--graphs]] [--settings NAME] [--list]
+                     [--compile [--graphs]] [--settings NAME]
 
 One line of JSON a workload, with the keys of bench train_step; each workload has a process of its own, so that its peak memory is its
 own. PyTorch at its best: packed projections, scaled_dot_product_attention with its causal hint, fused AdamW, clipping by foreach,
@@ -243,7 +243,7 @@ def measure(name, arguments):
 
 def main():
     parser = argparse.ArgumentParser(description="Times full training steps in PyTorch; one line of JSON a workload.")
-    parser.add_argument("workloads", nargs="*", default=["babygpt"], help="names, see --list; NAME:BATCH for another batch")
+    parser.add_argument("workloads", nargs="*", default=["babygpt"], help="as those of bench train_step; NAME:BATCH for another batch")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--precision", choices=PRECISIONS, default="f32", help="bf16 is autocast")
     parser.add_argument("--steps", type=int, default=0, help="measured ones; as many as take --seconds, 5 to 200, unless given")
@@ -252,13 +252,8 @@ def main():
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
     parser.add_argument("--graphs", action="store_true", help="on a GPU, compiled in the mode reduce-overhead: with CUDA graphs")
     parser.add_argument("--settings", choices=SETTINGS, default=DEFAULT_SETTINGS, help="the environment of the process")
-    parser.add_argument("--list", action="store_true", help="the workloads and their sizes")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)  # in the process that measures
     arguments = parser.parse_args()
-    if arguments.list:
-        for name, workload in WORKLOADS.items():
-            print(name, dataclasses.asdict(workload))
-        return
     if arguments.steps < 0 or arguments.threads < 1:
         refuse("--steps and --threads must be positive")
     require_device(arguments.device)
