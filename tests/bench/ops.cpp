@@ -28,22 +28,25 @@ using namespace tapeformer;
 
 namespace {
 
+/// Adds these passes of an operation at each of the sizes.
+void with_passes(std::vector<std::string>& to, const std::string& operation,
+                 const std::vector<std::string>& sizes,
+                 const std::vector<std::string>& passes = {"_forward ", "_backward "}) {
+  for (const std::string& size : sizes)
+    for (const std::string& which : passes) to.push_back(operation + which + size);
+}
+
 /// At the sizes of the layers of babygpt (768 tokens of width 128), chargpt (2,048 of 384, batch 8),
 /// gpt2-124m (256 of 768) and translate (2,048 of 256).
 std::vector<std::string> usual_cases() {
-  const auto with_passes = [](std::vector<std::string>& to, const std::string& operation,
-                              const std::vector<const char*>& sizes) {
-    for (const char* size : sizes)
-      for (const char* which : {"_forward ", "_backward "}) to.push_back(operation + which + size);
-  };
   std::vector<std::string> cases;
-  for (const char* sizes : {"768 128 384", "768 128 512", "2048 384 1536", "256 768 2304", "256 768 3072",
-                            "256 3072 768", "256 768 50257", "2048 256 768", "2048 256 8000"})
-    for (const char* which : {"forward ", "dgrad ", "wgrad "})
-      cases.push_back(std::string("linear_") + which + sizes);
+  with_passes(cases, "linear",
+              {"768 128 384", "768 128 512", "2048 384 1536", "256 768 2304", "256 768 3072", "256 3072 768",
+               "256 768 50257", "2048 256 768", "2048 256 8000"},
+              {"_forward ", "_dgrad ", "_wgrad "});
   with_passes(cases, "expert_linear", {"1536 128 256 8", "512 768 1536 8", "4096 256 512 16"});
   with_passes(cases, "attention", {"12 4 64 32", "8 6 256 64", "4 12 64 64", "128 8 16 32", "1 12 1024 64"});
-  const std::vector<const char*> counts{"393216", "786432", "3145728", "12582912"};
+  const std::vector<std::string> counts{"393216", "786432", "3145728", "12582912"};
   with_passes(cases, "block_attention", {"1 4 8192 64 256 3", "1 4 8192 64 512 3"});
   with_passes(
       cases, "latent_attention",
@@ -53,16 +56,14 @@ std::vector<std::string> usual_cases() {
   with_passes(cases, "gelu_tanh", counts);
   with_passes(cases, "softmax", {"3072 64", "12288 256", "256 8000"});
   with_passes(cases, "layer_norm", {"768 128", "2048 384", "16384 384", "256 768", "2048 256"});
-  for (const char* count : {"98304", "786432", "6291456"}) {
-    cases.push_back(std::string("residual_add ") + count);
-    cases.push_back(std::string("dropout_mask ") + count);
+  for (const std::string count : {"98304", "786432", "6291456"}) {
+    cases.insert(cases.end(), {"residual_add " + count, "dropout_mask " + count});
     with_passes(cases, "dropout", {count});
   }
   with_passes(cases, "cross_entropy", {"768 65", "16384 65", "2048 8000", "256 50257"});
   with_passes(cases, "embedding", {"768 65 128", "2048 65 384", "2048 8000 256", "256 50257 768"});
-  for (const char* operation : {"gradient_norm ", "adamw_step "})
-    for (const char* model : {"4 128 65 64", "6 384 65 256", "12 768 50257 1024"})
-      cases.push_back(std::string(operation) + model);
+  for (const char* operation : {"gradient_norm", "adamw_step"})
+    with_passes(cases, operation, {"4 128 65 64", "6 384 65 256", "12 768 50257 1024"}, {" "});
   return cases;
 }
 
@@ -70,36 +71,29 @@ std::vector<std::string> usual_cases() {
 /// number of tokens, and as published: batch 4, 48 heads of 128.
 std::vector<std::string> usual_gpu_cases() {
   std::vector<std::string> cases;
-  const auto add = [&](const std::string& operation, const std::string& sizes) {
-    for (const char* which : {"_forward ", "_backward "}) cases.push_back(operation + which + sizes);
-  };
-  for (const char* operation : {"layer_norm", "add_layer_norm"}) add(operation, "65536 768");
-  add("softmax", "65536 1024");
+  for (const char* operation : {"layer_norm", "add_layer_norm"}) with_passes(cases, operation, {"65536 768"});
+  with_passes(cases, "softmax", {"65536 1024"});
   cases.push_back("cross_entropy_both 8192 50304");
-  for (const char* operation : {"gelu", "gelu_tanh", "dropout"}) add(operation, "50331648");
-  for (const char* operation : {"residual_add", "narrow", "widen"})
-    cases.push_back(std::string(operation) + " 50331648");
-  add("rotary", "64 1024 12 64");
-  add("embedding", "65536 50304 768");
-  add("expert_linear", "65536 768 1536 8");
-  cases.push_back("column_sums 65536 3072");
-  for (const char* operation : {"adamw_step ", "gradient_norm "})
-    cases.push_back(std::string(operation) + "12 768 50304 1024");
-  for (const char* sizes : {"65536 768 2304", "65536 768 3072", "65536 3072 768", "8192 768 50304"})
-    for (const char* which : {"forward ", "dgrad ", "wgrad "})
-      cases.push_back(std::string("linear_") + which + sizes);
+  for (const char* operation : {"gelu", "gelu_tanh", "dropout"}) with_passes(cases, operation, {"50331648"});
+  cases.insert(cases.end(), {"residual_add 50331648", "narrow 50331648", "widen 50331648"});
+  with_passes(cases, "rotary", {"64 1024 12 64"});
+  with_passes(cases, "embedding", {"65536 50304 768"});
+  with_passes(cases, "expert_linear", {"65536 768 1536 8"});
+  cases.insert(cases.end(),
+               {"column_sums 65536 3072", "adamw_step 12 768 50304 1024", "gradient_norm 12 768 50304 1024"});
+  with_passes(cases, "linear", {"65536 768 2304", "65536 768 3072", "65536 3072 768", "8192 768 50304"},
+              {"_forward ", "_dgrad ", "_wgrad "});
   for (const Index width : {64, 128}) {
     for (Index length = 1024; length <= 16384; length *= 2) {
       const std::string sizes = std::to_string(16384 / length) + " " + std::to_string(2048 / width) + " " +
                                 std::to_string(length) + " " + std::to_string(width);
-      for (const char* operation : {"attention", "full_attention"}) add(operation, sizes);
+      for (const char* operation : {"attention", "full_attention"}) with_passes(cases, operation, {sizes});
     }
   }
-  for (const char* length : {"1024", "2048", "4096", "8192"})
-    add("attention", std::string("4 48 ") + length + " 128");
-  for (const char* changed : {"sink", "softcap", "relative", "sigmoid", "dropout"})
-    add(std::string(changed) + "_attention", "16 32 1024 64");
-  add("dropout_attention", "64 6 256 64");
+  with_passes(cases, "attention", {"4 48 1024 128", "4 48 2048 128", "4 48 4096 128", "4 48 8192 128"});
+  for (const std::string changed : {"sink", "softcap", "relative", "sigmoid", "dropout"})
+    with_passes(cases, changed + "_attention", {"16 32 1024 64"});
+  with_passes(cases, "dropout_attention", {"64 6 256 64"});
   return cases;
 }
 
