@@ -1,9 +1,9 @@
 // Full training steps (random batch, forward, loss, backward, clipping, AdamW) of the workloads that
 // torch_step.py times in PyTorch, through the library's public interface. One line of JSON.
 // Usage: bench train_step [WORKLOAD[:BATCH]] [--device cpu|cuda[:N]] [--precision f64|f32|tf32|bf16]
-//                         [--steps N] [--seconds S] [--threads N] [--batch B] [--length T] [--fused-head]
+//                         [--steps N] [--seconds S] [--threads N] [--length T] [--fused-head]
 //                         [--recompute-layers] [--no-graphs] [--profile] [--first-step] [--list]
-//                         [--shard-optimizer] [--bucket-bytes N]
+//                         [--shard-optimizer]
 // Under mpirun the ranks share the rows of a batch; the line then describes the slowest, or largest, rank.
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/device.h>
@@ -37,7 +37,7 @@ struct Options {
   int steps = 0, threads = 0;
   double seconds = 10;
   ComputeOptions compute{"cpu", "f32"};
-  Index batch = 0, length = 0;
+  Index length = 0;
   DataParallelConfig parallel;
   bool fused_head = false, recompute_layers = false, profile = false, first_step = false, list = false;
 };
@@ -229,21 +229,17 @@ int tapeformer::bench_train_step(int argc, char** argv) {
   line.option("--precision", o.compute.precision,
               "f64, f32, bf16, or on a GPU tf32, as the programs' --precision")
       .one_of({"f64", "f32", "tf32", "bf16"});
-  line.option("--batch", o.batch, "rows; the workload's own unless given", kPositive);
   line.option("--length", o.length, "tokens per row; the workload's own unless given", kPositive);
   line.flag("--fused-head", o.fused_head, "the loss in chunks, without logits");
   line.negative_flag("--no-graphs", o.compute.graphs, "on a GPU queue every step kernel by kernel");
   line.flag("--recompute-layers", o.recompute_layers, "layers keep only their input for the backward pass");
   line.flag("--shard-optimizer", o.parallel.shard_optimizer, "under mpirun, each rank keeps its share of it");
-  line.option("--bucket-bytes", o.parallel.bucket_bytes, "under mpirun, of gradients that are sent together",
-              kPositive);
   line.flag("--profile", o.profile, "a table of where the time goes, by phase");
   line.flag("--first-step", o.first_step, "end after one step, the first");
   line.flag("--list", o.list, "the workloads and their sizes");
   if (!line.read(argc, argv)) return kExitSuccess;
   if (o.list) return list_workloads(), kExitSuccess;
   Workload w = workload_named(o.workload);
-  if (o.batch > 0) w.batch = o.batch;
   if (o.length > 0) {
     w.length = o.length;
     if (w.translates) w.source_length = o.length;
