@@ -1,6 +1,5 @@
 #pragma once
 
-#include <doctest/doctest.h>
 #include <tapeformer/autograd/device.h>
 #include <tapeformer/nn/dropout.h>
 #include <tapeformer/nn/module.h>

@@ -3,7 +3,6 @@
 #include <tapeformer/optim/optimizers.h>
 #include <tapeformer/tests/reference/support.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <map>

@@ -12,7 +12,6 @@
 #include <tapeformer/tests/reference/sanitized.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <sstream>
 
 using namespace tapeformer;

@@ -1,8 +1,6 @@
 #include <tapeformer/tests/nn/generation/decoding_case.h>
 #include <tapeformer/tests/reference/sanitized.h>
 
-#include <algorithm>
-
 using namespace tapeformer;
 
 namespace {
