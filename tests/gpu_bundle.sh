@@ -91,7 +91,7 @@ starts() {
 }
 
 check() {
-  local mirror system
+  local system=build/gpu_bundle/system
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
   log=$scratch/log unpacked=$scratch/bundle
@@ -99,28 +99,17 @@ check() {
   echo "--- in $unpacked, without an environment"
   (cd "$unpacked" && starts env -i) || return
 
-  [ "$(id -u)" = 0 ] || skip "a system of its own needs root"
-  command -v debootstrap >/dev/null || skip "debootstrap is not installed"
-  mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' 2>/dev/null | head -n 1)}
-  system=build/gpu_bundle/system
-  if [ ! -e "$system/made" ]; then
-    rm -rf --one-file-system "$system"
-    debootstrap --variant=minbase --include=python3-minimal,xz-utils trixie "$system" "$mirror" >build/gpu_bundle/debootstrap.log
-    touch "$system/made"
-  fi
+  . tests/bare_system.sh
+  make_system "$system" trixie python3-minimal,xz-utils
   system=$(realpath "$system")
   rm -rf --one-file-system "$system/usr/src/checkout"
   mkdir -p "$system/usr/src/checkout/build"
   cp -r --parents tests/gpu_{bundle,check,parts}.sh "$bundle" "$system/usr/src/checkout"
   echo "--- in a system with a C library and Python, $(cat "$system/etc/debian_version")"
-  in_system() {
-    unshare --mount --pid --fork sh -c 'mount --make-rprivate / && mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' "$system" \
-      /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"
-  }
   # It ends with 77: there is no GPU.
-  in_system bash /usr/src/checkout/tests/gpu_bundle.sh run A || [ $? = 77 ] || return
+  in_system "$system" bash /usr/src/checkout/tests/gpu_bundle.sh run A || [ $? = 77 ] || return
   unpacked=/usr/src/checkout/build/gpu_unpacked
-  starts in_system
+  starts in_system "$system"
 }
 
 # link_library FOLDER NAME WITHOUT: a library that is not in the bundle, from the toolkit's folder or PyTorch's; otherwise

@@ -31,39 +31,13 @@ while [ $# -gt 0 ]; do
 done
 [ ${#systems[@]} -gt 0 ] || systems=(bookworm trixie)
 
-skip() {
-  echo "tests/other_systems.sh: skipped: $1"
-  exit 77
-}
-[ "$(id -u)" = 0 ] || skip "making a system needs root"
-command -v debootstrap >/dev/null || skip "debootstrap is not installed"
-mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' 2>/dev/null | head -n 1)}
-[ -n "$mirror" ] || skip "this machine's APT has no mirror; set MIRROR"
+. tests/bare_system.sh
 
 if [ -z "$folder" ]; then
   folder=$(mktemp -d)
   trap 'rm -rf --one-file-system "$folder"' EXIT
 fi
 mkdir -p "$folder"
-
-# in_system ROOT COMMAND...: with /proc and terminals, which are gone again when the command has ended, and nothing of
-# this environment.
-in_system() {
-  unshare --mount --pid --fork sh -c 'mount --make-rprivate / && mount -t proc proc "$0/proc" &&
-      mount -t devpts -o newinstance,ptmxmode=0666 devpts "$0/dev/pts" && exec chroot "$0" "$@"' "$1" \
-    /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin ${CI:+CI=$CI} "${@:2}"
-}
-
-# make_system SYSTEM RELEASE [COMMAND]: unless it is there; the command installs further packages.
-make_system() {
-  local root=$folder/$1 log=$folder/$1-making.log
-  [ ! -e "$root/made" ] || return 0
-  echo "$1: making the system in $root"
-  rm -rf --one-file-system "$root"
-  debootstrap --variant=minbase --include=ca-certificates "$2" "$root" "$mirror" >"$log"
-  in_system "$root" bash -ec "${3:-true}" >>"$log" 2>&1 </dev/null || { tail -n 20 "$log" && return 1; }
-  touch "$root/made"
-}
 
 # try SYSTEM COMPILER NAME COMMAND...: a command, whose output is kept, and its line of the table.
 table='' status=0
@@ -79,7 +53,7 @@ try() {
 
 declare -A scripts=([quickstart]=examples/quickstart.sh [tests]=tests/run.sh)
 release() {
-  make_system "$1" "$1"
+  make_system "$folder/$1" "$1" ca-certificates
   local command script
   rm -rf "$folder/$1/usr/src/tapeformer"
   git clone -q --no-hardlinks . "$folder/$1/usr/src/tapeformer"
@@ -93,7 +67,7 @@ release() {
 # architecture want a package that does not exist. Sources and objects are used again.
 arm64() {
   local compiler=aarch64-linux-gnu-g++ source=$folder/arm64/usr/src/tapeformer build=/usr/src/tapeformer/build/arm64 part
-  make_system arm64 bookworm "
+  make_system "$folder/arm64" bookworm ca-certificates "
     dpkg --add-architecture arm64
     apt-get -qq update
     DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends g++-aarch64-linux-gnu qemu-user-static \

@@ -24,15 +24,8 @@ while [ $# -gt 0 ]; do
   shift
 done
 
-skip() {
-  echo "tests/packages.sh: skipped: $1"
-  exit 77
-}
-[ "$(id -u)" = 0 ] || skip "making a system needs root"
-command -v debootstrap >/dev/null || skip "debootstrap is not installed"
+. tests/bare_system.sh
 command -v dpkg-shlibdeps >/dev/null || skip "dpkg-dev is not installed"
-mirror=${MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' 2>/dev/null | head -n 1)}
-[ -n "$mirror" ] || skip "this machine's APT has no mirror; set MIRROR"
 
 if [ -z "$folder" ]; then
   folder=$(mktemp -d)
@@ -54,11 +47,7 @@ for package in "$packages"/*.deb; do
 done
 
 root=$folder/$release
-if [ ! -e "$root/made" ]; then
-  rm -rf --one-file-system "$root"
-  debootstrap --variant=minbase --include=ca-certificates "$release" "$root" "$mirror" >"$folder/debootstrap.log"
-  touch "$root/made"
-fi
+make_system "$root" "$release" ca-certificates
 rm -rf "$root/tried"
 mkdir "$root/tried"
 cp "$packages"/*.deb "$root/tried"
@@ -88,9 +77,7 @@ dpkg --purge $(for package in *.deb; do dpkg-deb --field $package Package; done)
 left=$(find /usr /etc /var -name '*tapeformer*' -not -path '/var/cache/*' -not -path '/var/log/*')
 test -z "$left"
 SH
-# With /proc, and nothing of this environment.
-if unshare --mount --pid --fork sh -c 'mount --make-rprivate / && mount -t proc proc "$0/proc" && exec chroot "$0" "$@"' "$root" \
-  /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin sh /tried/try.sh >"$folder/try.log" 2>&1 </dev/null; then
+if in_system "$root" sh /tried/try.sh >"$folder/try.log" 2>&1 </dev/null; then
   echo "tests/packages.sh: installed, used and removed in $release"
 else
   tail -n 20 "$folder/try.log"
