@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from golden_file import GoldenFile, generator, normal
+from golden_file import file_of, generator, normal
 
 HEADS, HIDDEN, VALUE = 3, 5, 7
 
@@ -80,7 +80,4 @@ def layer(file):
 
 
 def make():
-    file = GoldenFile()
-    operation(file)
-    layer(file)
-    return file
+    return file_of(operation, layer)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention.bias import causal_lower_right
 
-from golden_file import GoldenFile, generator, integers, normal
+from golden_file import file_of, generator, integers, normal
 
 INFINITY = float("inf")
 
@@ -105,7 +105,4 @@ def windows_and_prefixes(file):
 
 
 def make():
-    file = GoldenFile()
-    for group in (plain, causal, masks, windows_and_prefixes):
-        group(file)
-    return file
+    return file_of(plain, causal, masks, windows_and_prefixes)

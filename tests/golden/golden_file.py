@@ -22,6 +22,14 @@ def integers(random, high, *shape):
     return torch.randint(high, shape, generator=random)
 
 
+def file_of(*groups):
+    """A file with the cases that each group(file) adds."""
+    file = GoldenFile()
+    for group in groups:
+        group(file)
+    return file
+
+
 class GoldenFile:
     def __init__(self):
         self.tensors = {}

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from golden_file import GoldenFile, generator, integers, normal
+from golden_file import file_of, generator, integers, normal
 
 ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu}
 
@@ -39,7 +39,4 @@ def linear_cross_entropy(file):
 
 
 def make():
-    file = GoldenFile()
-    gated(file)
-    linear_cross_entropy(file)
-    return file
+    return file_of(gated, linear_cross_entropy)

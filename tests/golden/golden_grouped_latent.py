@@ -5,7 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from golden_file import GoldenFile, generator, integers, normal
+from golden_file import file_of, generator, integers, normal
 
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
 
@@ -180,7 +180,4 @@ def latent(file):
 
 
 def make():
-    file = GoldenFile()
-    for group in (rotary, grouped, latent):
-        group(file)
-    return file
+    return file_of(rotary, grouped, latent)

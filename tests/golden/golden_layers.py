@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from golden_file import GoldenFile, generator, normal
+from golden_file import file_of, generator, normal
 
 WIDTH, HEADS, FEED_FORWARD = 12, 3, 19
 BATCH, TARGET, SOURCE = 3, 5, 7
@@ -189,7 +189,4 @@ def transformer(file):
 
 
 def make():
-    file = GoldenFile()
-    attention(file)
-    transformer(file)
-    return file
+    return file_of(attention, transformer)

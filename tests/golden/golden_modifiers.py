@@ -10,7 +10,7 @@ from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from golden_attention import inputs
-from golden_file import GoldenFile, generator, normal
+from golden_file import file_of, generator, normal
 
 INFINITY = float("inf")
 SIZES = {"queries": 7, "keys": 11, "heads": 6, "groups": 2, "width": 5, "value_width": 3}
@@ -114,7 +114,4 @@ def buckets(file):
 
 
 def make():
-    file = GoldenFile()
-    for group in (softcap, biases, sinks, sigmoid, buckets):
-        group(file)
-    return file
+    return file_of(softcap, biases, sinks, sigmoid, buckets)

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from golden_file import GoldenFile, generator, integers, normal
+from golden_file import file_of, generator, integers, normal
 from golden_grouped_latent import frequencies, rotate
 
 
@@ -137,7 +137,4 @@ def convolved(x, weight):
 
 
 def make():
-    file = GoldenFile()
-    for group in (elementwise, reductions, products, network):
-        group(file)
-    return file
+    return file_of(elementwise, reductions, products, network)
