@@ -117,8 +117,7 @@ small=("${tiny[@]}" --validation-fraction 0.1 --steps 12 --corpus "$work/text")
 trains "a prefix model of bytes with short convolutions trains" "$work/bytes" "${small[@]}" --tokenizer byte \
   --objective prefix --short-convolution 3
 trains "an encoder of bytes trains on masked tokens" "$work/encoder" "${small[@]}" --tokenizer byte --objective masked
-"$program" evaluate --run "$work/encoder" >"$work/out" 2>"$work/err"
-check "evaluate measures masked tokens, and no bytes" sh -c "grep -q 'exact .*perplexity [0-9.]*$' '$work/out'"
+prints "evaluate measures masked tokens, and no bytes" 'exact .*perplexity [0-9.]*$' evaluate --run "$work/encoder"
 refuses "continuing a text with an encoder" "cannot continue a text" generate --run "$work/encoder" --prompt 'The cat'
 refuses "samples of an encoder" "--samples has no effect with an encoder" generate --run "$work/encoder" --prompt a --samples 2
 generate "$work/bytes" --prompt 'dög' --temperature 3 --top-k 0 --max-tokens 300 >"$work/out"
@@ -333,8 +332,7 @@ for command in train generate evaluate prepare tokens export sweep; do
   does "$command --help" $command --help
   check "$command --help names its options" grep -q -- '--' "$work/out"
 done
-"$program" train --help --preset gpt2-124m >"$work/out"
-check "the help shows a preset's defaults" grep -q -- '--width.*768' "$work/out"
+prints "the help shows a preset's defaults" '--width.*768' train --help --preset gpt2-124m
 check "the help says what the presets are" grep -q 'shakespeare-char-cpu: ' "$work/out"
 
 ends_here
