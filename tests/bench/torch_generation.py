@@ -192,8 +192,8 @@ class Ours(Contestant):
     """bench decoding, which answers a number of streams with the seconds it took."""
 
     def __init__(self, name, arguments):
-        command = [bench_of(arguments.build), "decoding", "--language", name, "--tokens", str(arguments.tokens), "--ask"]
-        super().__init__([*command, *place_of(arguments)], OMP_NUM_THREADS=str(arguments.threads))
+        super().__init__([bench_of(arguments.build), "decoding", "--language", name, "--tokens", str(arguments.tokens), "--ask",
+                          "--device", arguments.device, "--precision", arguments.precision], OMP_NUM_THREADS=str(arguments.threads))
 
     def __call__(self, streams):
         answer = super().__call__(str(streams))
@@ -268,10 +268,6 @@ def compare(name, arguments):
             record["ratio"] = f"{min(best.values()) / ours:.2f}x"
         print(json.dumps(record), flush=True)
     contestants["ours"].close()
-
-
-def place_of(arguments):
-    return [] if arguments.device == "cpu" else ["--device", arguments.device, "--precision", arguments.precision]
 
 
 def use_gpu(arguments):

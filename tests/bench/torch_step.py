@@ -26,7 +26,7 @@ import subprocess
 import sys
 import time
 
-from programs import refuse, require_device
+from programs import positive, refuse, require_device
 
 # What the process is started with. Threads that spin wait for the next operation without a system call; malloc that keeps what is
 # freed spares the kernel clearing pages again in each step (buffers above 32 MiB would be mapped each time), for more peak memory.
@@ -246,16 +246,14 @@ def main():
     parser.add_argument("workloads", nargs="*", default=["babygpt"], help="as those of bench train_step; NAME:BATCH for another batch")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--precision", choices=PRECISIONS, default="f32", help="bf16 is autocast")
-    parser.add_argument("--steps", type=int, default=0, help="measured ones; as many as take --seconds, 5 to 200, unless given")
+    parser.add_argument("--steps", type=positive, help="measured ones; as many as take --seconds, 5 to 200, unless given")
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="all cores unless given")
+    parser.add_argument("--threads", type=positive, default=len(os.sched_getaffinity(0)), help="all cores unless given")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
     parser.add_argument("--graphs", action="store_true", help="on a GPU, compiled in the mode reduce-overhead: with CUDA graphs")
     parser.add_argument("--settings", choices=SETTINGS, default=DEFAULT_SETTINGS, help="the environment of the process")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)  # in the process that measures
     arguments = parser.parse_args()
-    if arguments.steps < 0 or arguments.threads < 1:
-        refuse("--steps and --threads must be positive")
     require_device(arguments.device)
     if arguments.precision == "tf32" and arguments.device == "cpu":
         refuse("--precision tf32 needs --device cuda")
