@@ -19,7 +19,6 @@ struct RefuseOtherTensors : OptimizerVisitor {
         "visit_state()",
         name));
   }
-  void counter(const std::string&, std::int64_t&) override {}
 };
 
 }  // namespace

@@ -17,14 +17,15 @@ class DataParallel;
 struct GradientNorm;
 
 /// Visits the state of an optimizer, to save it or, through the references, to restore it. Names and order
-/// are the same each time; after a restore the optimizer continues to the same bits.
+/// are the same each time; after a restore the optimizer continues to the same bits. A visitor overrides what
+/// it does not pass over.
 class OptimizerVisitor {
  public:
   virtual ~OptimizerVisitor() = default;
   /// Values of a parameter's size.
-  virtual void tensor(const std::string& name, const Tensor& value) = 0;
+  virtual void tensor(const std::string& /*name*/, const Tensor& /*value*/) {}
   /// A count, such as of steps.
-  virtual void counter(const std::string& name, std::int64_t& value) = 0;
+  virtual void counter(const std::string& /*name*/, std::int64_t& /*value*/) {}
 };
 
 /// Changes parameters by their gradients. The caller chooses the learning rate of each step (see Schedule).

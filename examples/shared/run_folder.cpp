@@ -47,12 +47,6 @@ struct CollectState : OptimizerVisitor {
   void counter(const std::string& name, std::int64_t& value) override { counters[name] = value; }
 };
 
-/// For a process whose share of the state another one writes: keeps nothing.
-struct IgnoreState : OptimizerVisitor {
-  void tensor(const std::string&, const Tensor&) override {}
-  void counter(const std::string&, std::int64_t&) override {}
-};
-
 /// A counter in a checkpoint: a whole number, not negative.
 template <class Number>
 Number counter_in(const Json& counters, const std::string& name, const SafetensorsFile& file) {
@@ -191,8 +185,8 @@ void RunFolder::save_best_weights(Module& model) const {
 std::future<void> RunFolder::save_checkpoint(Module& model, const VisitState& optimizer,
                                              const Json& state) const {
   if (!writes_) {
-    IgnoreState ignore;
-    optimizer(ignore);
+    OptimizerVisitor passes_over;  // another process writes this one's share of the state
+    optimizer(passes_over);
     return {};
   }
   CollectState collect;

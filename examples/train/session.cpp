@@ -9,7 +9,6 @@ namespace {
 struct CountBytes : OptimizerVisitor {
   Index bytes = 0;
   void tensor(const std::string&, const Tensor& value) override { bytes += value.bytes(); }
-  void counter(const std::string&, std::int64_t&) override {}
 };
 
 }  // namespace
