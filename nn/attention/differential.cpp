@@ -100,7 +100,7 @@ Tensor DifferentialAttention::operator()(const Tensor& query, const Tensor& memo
                                          const AttentionContext& context) const {
   check_inputs("differential", query, memory, context.cache);
   const bool is_self = !config_.cross && is_same_tensor(query, memory);
-  if (rotary_) Rotary::check_self("differential", is_self);
+  if (rotary_) require_self_attention("differential", "rotary positions are", is_self);
   AttentionOptions options = attention_options(context, dropout_);
   const Index H = heads_.heads, G = heads_.groups;
   options.mask = for_pairs(options.mask, H);

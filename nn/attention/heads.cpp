@@ -64,6 +64,12 @@ void check_inputs(const char* op, const Tensor& query, const Tensor& memory, con
     refuse("a memory may be left out only once the cache holds it", "the memory in the first call");
 }
 
+void require_self_attention(const char* op, const char* what, bool is_self) {
+  if (!is_self)
+    throw Error(
+        format("[{}] {} for self-attention; got a memory that is not the query; try cross=true", op, what));
+}
+
 void check_only_causal(const char* op, const char* rule, const Tensor& query, const Tensor& memory,
                        const AttentionContext& context) {
   const auto refuse = [op](const char* why, const std::string& got, const char* what) {

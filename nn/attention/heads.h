@@ -20,6 +20,9 @@ PackedHeads resolved_heads(const char* op, Index width, Index output_width, cons
 /// Throws: ShapeError unless query and memory are [B, T, C]; a memory may be missing once the cache holds it.
 void check_inputs(const char* op, const Tensor& query, const Tensor& memory, const KvCache* cache);
 
+/// Throws: Error, prefixed with `op`, unless the call is self-attention; `what` is as in "exclusive is"
+void require_self_attention(const char* op, const char* what, bool is_self);
+
 /// Checks a call of a kind with kOnlyCausal; `rule` says why other masks are refused.
 /// Throws: Error, prefixed with `op`, for a mask other than the causal one, which more than one token must
 ///         have, or a memory that is not the query

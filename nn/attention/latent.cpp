@@ -106,7 +106,7 @@ Tensor LatentAttention::operator()(const Tensor& query, const Tensor& memory,
                                    const AttentionContext& context) const {
   check_inputs("latent", query, memory, context.cache);
   const bool is_self = is_same_tensor(query, memory);
-  if (key_rotary_) Rotary::check_self("latent", is_self);
+  if (key_rotary_) require_self_attention("latent", "rotary positions are", is_self);
   const bool is_decoding = context.cache != nullptr && context.cache->length() > 0;
   const bool absorbs =
       config_.form == LatentForm::absorbed || (config_.form == LatentForm::automatic && is_decoding);

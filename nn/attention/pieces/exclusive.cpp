@@ -1,9 +1,9 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/ops/elementwise.h>
 #include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/reduce.h>
 #include <tapeformer/autograd/ops/shape.h>
 #include <tapeformer/nn/attention/cost.h>
+#include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/attention/pieces/exclusive.h>
 
 namespace tapeformer {
@@ -16,9 +16,7 @@ class ExclusiveOutputs : public AttentionPiece {
   /// Values are copied out of packed rows before the scores are computed, so that the scores' gradient is
   /// written first and theirs is added to it.
   void change_heads(CallHeads& heads) const override {
-    if (!heads.is_self)
-      throw Error(
-          "[multi_head] exclusive is for self-attention; got a memory that is not the query; try cross=true");
+    require_self_attention("multi_head", "exclusive is", heads.is_self);
     heads.own_value_bsge = heads.value();
   }
   Tensor change_output(const Tensor& y_bthe, const CallHeads& heads) const override {

@@ -1,6 +1,7 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/nn/attention/cost.h>
+#include <tapeformer/nn/attention/heads.h>
 #include <tapeformer/nn/attention/pieces/moba.h>
 
 #include <utility>
@@ -12,10 +13,7 @@ class ChosenBlocks : public AttentionPiece {
  public:
   ChosenBlocks(Index block, Index top_k) : block_(block), top_k_(top_k) {}
   void change_heads(CallHeads& heads) const override {
-    if (!heads.is_self)
-      throw Error(
-          "[multi_head] moba_block is for self-attention; got a memory that is not the query; try "
-          "cross=true");
+    require_self_attention("multi_head", "moba_block is", heads.is_self);
   }
   void change_scores(AttentionOptions& options, DType /*type*/, Index /*T*/, Index /*S*/) const override {
     options.block_size = block_, options.block_top_k = top_k_;

@@ -23,16 +23,8 @@ void Rotary::check(const AttentionConfig& config, Index width) {
   rotary_angles(of_one_pair, 2, 0, 0, DType::f64, Device::cpu());  // throws
 }
 
-void Rotary::check_self(const char* op, bool is_self) {
-  if (is_self) return;
-  throw Error(
-      format("[{}] rotary positions are for self-attention; got a memory that is not the query; try "
-             "cross=true",
-             op));
-}
-
 void Rotary::change_heads(CallHeads& heads) const {
-  check_self("multi_head", heads.is_self);
+  require_self_attention("multi_head", "rotary positions are", heads.is_self);
   const RotaryAngles turns = angles(heads.input_btc, heads.context);
   if (heads.packed_btn.defined()) {
     heads.packed_btn = packed_rotary(std::move(heads.packed_btn), heads.sizes.heads + heads.sizes.groups,

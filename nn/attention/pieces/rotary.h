@@ -14,8 +14,6 @@ class Rotary : public AttentionPiece {
 
   /// Throws: Error unless the rotations of `config` fit heads, or parts of heads, of this width
   static void check(const AttentionConfig& config, Index width);
-  /// Throws: Error, prefixed with `op`, unless the call is self-attention
-  static void check_self(const char* op, bool is_self);
 
   /// Rotates queries and keys. Throws: Error unless the call is self-attention
   void change_heads(CallHeads& heads) const override;
