@@ -93,11 +93,9 @@ void describe_npz_norms(TranslationMap& map) {
 }
 
 void describe_npz_networks(TranslationMap& map) {
-  const TransformerLayerConfig& layer = map.model.layer;
   Unary& activation = map.model.layer.activation;
   Index& decoder = map.model.decoder_feed_forward;
-  map.size("transformer-dim-ffn", "feed_forward",
-           layer.feed_forward > 0 ? layer.feed_forward : 4 * layer.width);
+  map.size("transformer-dim-ffn", "feed_forward", map.model.layer.hidden_width());
   map.has({"decoder_feed_forward"});
   if (map.reads) decoder = map.reads->count("transformer-decoder-dim-ffn", 0);
   if (map.writes) (*map.writes)["transformer-decoder-dim-ffn"] = decoder;

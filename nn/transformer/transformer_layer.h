@@ -23,6 +23,8 @@ struct TransformerLayerConfig {
   bool norm_first = true;  ///< pre-norm: x + f(norm(x)); else post-norm: norm(x + f(x))
   double epsilon = 1e-5;   ///< of the norms
 
+  /// F, with 0 replaced by its default.
+  Index hidden_width() const { return feed_forward > 0 ? feed_forward : 4 * width; }
   /// Configuration of the self-attention, or of the cross-attention.
   AttentionConfig attention_config(bool cross) const;
   /// Configuration of the norms.

@@ -25,9 +25,6 @@ void describe_dropouts(TranslationMap& map, double attention_dropout) {
 void describe_bart_sizes(TranslationMap& map, const char* activation = "gelu", bool is_scaled = false,
                          double attention_dropout = 0) {
   EncoderDecoderConfig& model = map.model;
-  const auto hidden = [](const TransformerLayerConfig& layer) {
-    return layer.feed_forward > 0 ? layer.feed_forward : 4 * layer.width;
-  };
   map.field("vocab_size", "source_vocabulary");
   map.size("decoder_vocab_size", "target_vocabulary", model.target_vocabulary, model.source_vocabulary);
   map.field("max_position_embeddings", "max_length", 1024);
@@ -37,8 +34,8 @@ void describe_bart_sizes(TranslationMap& map, const char* activation = "gelu", b
   map.field("decoder_layers", "decoder_layers", 12);
   map.field("encoder_attention_heads", "heads", 16);
   map.size("decoder_attention_heads", "decoder_heads", model.decoder_layer().attention.heads, 16);
-  map.size("encoder_ffn_dim", "feed_forward", hidden(model.layer), 4096);
-  map.size("decoder_ffn_dim", "decoder_feed_forward", hidden(model.decoder_layer()), 4096);
+  map.size("encoder_ffn_dim", "feed_forward", model.layer.hidden_width(), 4096);
+  map.size("decoder_ffn_dim", "decoder_feed_forward", model.decoder_layer().hidden_width(), 4096);
   map.has({"attention", "key_width", "value_width"});
   if (map.reads && model.decoder_heads == model.layer.attention.heads) model.decoder_heads = 0;
   if (map.reads && model.decoder_feed_forward == model.layer.feed_forward) model.decoder_feed_forward = 0;

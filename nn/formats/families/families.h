@@ -45,8 +45,8 @@ TranslationFamily m2m100_family();
 TranslationFamily t5_family();
 TranslationFamily mt5_family();
 
-/// Describes vocabulary, context (with this default), width and number of layers.
-void describe_states(ConfigMap& map, Index context);
+/// Describes vocabulary, context (with this default, and perhaps another name), width and number of layers.
+void describe_states(ConfigMap& map, Index context, const char* their_context = "max_position_embeddings");
 /// Describes the width of feed-forward networks, RMS norms (default epsilon) and rotary positions.
 void describe_llama_layers(ConfigMap& map, double epsilon);
 /// Fields that nearly all relatives of Llama have: states, heads, layers, dropout of attention and the tie of
@@ -65,7 +65,7 @@ void fix_heads(ConfigMap& map);
 /// Makes the heads divide the width.
 void fix_head_width(ConfigMap& map);
 /// Describes biases of all attention projections, or of none.
-void describe_biases(ConfigMap& map);
+void describe_biases(ConfigMap& map, bool otherwise = false);
 /// Sets biases of queries, keys and values, and of the output, for which the file has no field.
 void fix_biases(ConfigMap& map, bool inputs, bool output);
 /// Describes norms of queries and keys, with the other norms' epsilon, which must be described before.

@@ -26,8 +26,7 @@ void describe_swiglu(ConfigMap& map) {
 
 void describe_gpt_oss(ConfigMap& map) {
   describe_llama_base(map, 131072, 1e-5, 8, 64);
-  map.field("attention_bias", "attention_bias", true);
-  fix_biases(map, map.model.attention.bias, map.model.attention.bias);
+  describe_biases(map, true);
   map.fixed("sinks", true);
   describe_named_rotations(map);
   describe_window(map, 128);

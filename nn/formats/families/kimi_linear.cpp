@@ -67,10 +67,7 @@ void describe_layers(ConfigMap& map) {
 }
 
 void describe_kimi_linear(ConfigMap& map) {
-  map.field("vocab_size", "vocabulary");
-  map.field("model_max_length", "context", 1048576);
-  map.field("hidden_size", "width");
-  map.field("num_hidden_layers", "layers");
+  describe_states(map, 1048576, "model_max_length");
   describe_layers(map);
   describe_llama_layers(map, 1e-5);
   map.fixed("positions", std::string("none"));  // decays carry the order of tokens

@@ -58,9 +58,9 @@ Index head_width_of(const DecoderOnlyConfig& model) {
   return model.attention.key_width > 0 ? model.attention.key_width : model.width / model.attention.heads;
 }
 
-void describe_states(ConfigMap& map, Index context) {
+void describe_states(ConfigMap& map, Index context, const char* their_context) {
   map.field("vocab_size", "vocabulary");
-  map.field("max_position_embeddings", "context", context);
+  map.field(their_context, "context", context);
   map.field("hidden_size", "width");
   map.field("num_hidden_layers", "layers");
 }
@@ -104,8 +104,8 @@ void fix_biases(ConfigMap& map, bool inputs, bool output) {
   if (attention.output_bias.value_or(inputs) != output) attention.output_bias = output;
 }
 
-void describe_biases(ConfigMap& map) {
-  map.field("attention_bias", "attention_bias", false);
+void describe_biases(ConfigMap& map, bool otherwise) {
+  map.field("attention_bias", "attention_bias", otherwise);
   fix_biases(map, map.model.attention.bias, map.model.attention.bias);
 }
 

@@ -63,8 +63,7 @@ void describe_t5(TranslationMap& map, const char* feed_forward, Index heads, Ind
   map.size("d_kv", "key_width", map.reads ? 0 : model.layer.attention_config(false).resolved().key_width, 64);
   map.demand("head_dim", attention.key_width);  // another name
   if (!map.writes) attention.value_width = attention.key_width;
-  map.size("d_ff", "feed_forward",
-           model.layer.feed_forward > 0 ? model.layer.feed_forward : 4 * model.layer.width, hidden);
+  map.size("d_ff", "feed_forward", model.layer.hidden_width(), hidden);
   map.field("num_layers", "encoder_layers", layers);
   map.size("num_decoder_layers", "decoder_layers", model.decoder_layers, model.encoder_layers);
   describe_network(map, feed_forward);
