@@ -30,7 +30,7 @@ TokenFile tokens_of(const LanguageOptions& trained, const std::string& run, cons
 }  // namespace
 
 void EvaluateOptions::add_to(const Command& command) {
-  command.option("--run", run, "a run folder, or a checkpoint folder of transformers: " + family_titles("or"))
+  command.option("--run", run, "a run folder, or a checkpoint folder of transformers: " + family_titles())
       .required()
       .not_empty();
   command.option("--part", part, "part of the run's text: validation or train")

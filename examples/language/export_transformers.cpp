@@ -56,7 +56,7 @@ void write_transformers(LanguageRun& run, const ExportOptions& options) {
 
 ExportFormat transformers_export() {
   return {transformers_format(),
-          "a folder (" + family_titles("or") + ")",
+          "a folder (" + family_titles() + ")",
           {"--adapters"},
           [](const Tokenizer&, Index) { return true; },
           write_transformers};

@@ -63,18 +63,15 @@ const FamilyOf<Config>& family_of_type(const std::string& type) {
 }
 
 template <class Config>
-std::string family_titles(const std::string& joint) {
-  std::string titles;
-  for (const FamilyOf<Config>& family : families<Config>()) {
-    const bool is_first = titles.empty(), is_last = &family == &families<Config>().back();
-    titles += (is_first ? "" : is_last ? " " + joint + " " : ", ") + std::string(family.title);
-  }
-  return titles;
+std::string family_titles() {
+  std::vector<std::string> titles;
+  for (const FamilyOf<Config>& family : families<Config>()) titles.emplace_back(family.title);
+  return alternatives(titles);
 }
 
 template const Family& family_of_type(const std::string&);
 template const TranslationFamily& family_of_type(const std::string&);
-template std::string family_titles<DecoderOnlyConfig>(const std::string&);
-template std::string family_titles<EncoderDecoderConfig>(const std::string&);
+template std::string family_titles<DecoderOnlyConfig>();
+template std::string family_titles<EncoderDecoderConfig>();
 
 }  // namespace tapeformer

@@ -28,8 +28,8 @@ const std::vector<FamilyOf<Config>>& families();
 /// The family of a model_type. Throws: CheckpointError that lists the known types
 template <class Config = DecoderOnlyConfig>
 const FamilyOf<Config>& family_of_type(const std::string& type);
-/// "GPT-2, Llama, ... and Gemma 3": the titles of all, with `joint` before the last one.
+/// "GPT-2, Llama, ... or ModernBERT": the titles of all.
 template <class Config = DecoderOnlyConfig>
-std::string family_titles(const std::string& joint);
+std::string family_titles();
 
 }  // namespace tapeformer

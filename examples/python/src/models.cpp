@@ -126,7 +126,7 @@ void bind_models(nb::module_& module) {
   module.def("load_checkpoint", &load_checkpoint, "folder"_a,
              nb::sig("def load_checkpoint(folder: str) -> DecoderOnly | EncoderDecoder"),
              ("A trained model from a run folder of ours, or a checkpoint of transformers: " +
-              family_titles("or") + "; to translate: " + family_titles<EncoderDecoderConfig>("or") + ".")
+              family_titles() + "; to translate: " + family_titles<EncoderDecoderConfig>() + ".")
                  .c_str());
 }
 
