@@ -78,14 +78,7 @@ void TrainingOptions::describe(const FieldVisitor& field) {
 }
 
 ScheduleConfig TrainingOptions::schedule_config() const {
-  ScheduleConfig config;
-  config.kind = schedule;
-  config.learning_rate = learning_rate;
-  config.warmup_steps = warmup;
-  config.total_steps = steps;
-  config.minimum = minimum_learning_rate;
-  config.cooldown = cooldown;
-  return config;
+  return {schedule, learning_rate, warmup, steps, minimum_learning_rate, cooldown};
 }
 
 void TrainingOptions::check() const {
