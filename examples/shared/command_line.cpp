@@ -1,5 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/examples/shared/command_line.h>
 #include <tapeformer/nn/formats/ends_with.h>
 
@@ -336,9 +337,7 @@ std::string command_text(const std::vector<std::string>& words) {
   return joined(words, " ", [&](const std::string& word) {
     const std::string& text = &word == &words.front() ? program : word;
     if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
-    std::string quoted = "'";
-    for (const char c : text) quoted += c == '\'' ? "'\\''" : std::string(1, c);
-    return quoted + "'";
+    return "'" + replaced(text, "'", "'\\''") + "'";
   });
 }
 

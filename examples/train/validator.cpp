@@ -1,4 +1,5 @@
 #include <tapeformer/autograd/format.h>
+#include <tapeformer/data/tokenizers/utf8.h>
 #include <tapeformer/examples/train/validator.h>
 
 #include <nlohmann/json.hpp>
@@ -13,13 +14,6 @@ constexpr const char* kFinishingValidation =
     "finishing this validation, then saving; Ctrl-C again quits without saving";
 constexpr const char* kMeasuringFirst =
     "saved; measuring the weights, as there was no validation yet; Ctrl-C again quits at once";
-
-/// Indents every line of `text`, for the log.
-std::string indented(const std::string& text) {
-  std::string result = "  ";
-  for (const char c : text) result += c == '\n' ? "\n  " : std::string(1, c);
-  return result;
-}
 
 }  // namespace
 
@@ -58,7 +52,7 @@ void Validator::measure() {
   s.clock.enter(Phase::samples);
   std::vector<std::string> samples;
   if (s.options.samples > 0 && s.folder.writes()) samples = s.task.samples(s.batches(), s.compute.graphs);
-  for (const std::string& sample : samples) s.progress.log(indented(sample));
+  for (const std::string& sample : samples) s.progress.log("  " + replaced(sample, "\n", "\n  "));
   if (report_.is_due()) report_.show_attention();
   s.clock.enter(Phase::log);
   Json metrics = {{"step", s.step}, {"validation_loss", result.loss}, {"perplexity", std::exp(result.loss)}};
