@@ -80,16 +80,15 @@ std::string TrainingTask::summary() { return parameters_text(model()); }
 Json TrainingTask::conclude(Progress&) { return Json::object(); }
 Json TrainingTask::attention_example() { return {}; }
 
-int start_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task) {
+int start_training(const RunFolder& folder, TrainingControl control, const MakeTask& make_task) {
   folder.refuse_if_used();
   const PhaseClock clock;
   Progress progress;
   Compute compute = control.compute.chosen();
-  TrainingControl joined = control;
-  const auto task = made(make_task, joined, compute, nullptr, progress);
+  const auto task = made(make_task, control, compute, nullptr, progress);
   if (control.summary) return show_summary(*task);
   if (control.dry_run) {
-    Session session(folder, joined, *task, progress, clock, compute);
+    Session session(folder, control, *task, progress, clock, compute);
     dry_run(session, [&](const std::string& line) {
       progress.clear();
       print("{}\n", line);
@@ -100,16 +99,16 @@ int start_training(const RunFolder& folder, const TrainingControl& control, cons
   if (const std::string exports = task->exports(); !exports.empty()) progress.log("export: " + exports);
   TimePlan plan;
   if (task->options().time_budget > 0) {
-    Session trial(folder, joined, *task, progress, clock, compute);
+    Session trial(folder, control, *task, progress, clock, compute);
     plan = fit_time_budget(trial);
   }
-  Session session(folder, joined, *task, progress, clock, compute);
+  Session session(folder, control, *task, progress, clock, compute);
   TrainingRun run(session, plan);
   run.checkpointer.start();
   return run.run();
 }
 
-int resume_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task) {
+int resume_training(const RunFolder& folder, TrainingControl control, const MakeTask& make_task) {
   const PhaseClock clock;
   Progress progress;
   std::unique_ptr<TrainingTask> task;
@@ -129,13 +128,12 @@ int resume_training(const RunFolder& folder, const TrainingControl& control, con
       steps = control.steps;
     }
     Compute compute = control.compute.chosen(checkpoint.value("precision", "f32"));
-    TrainingControl joined = control;
-    const bool as_many = checkpoint.value("ranks", 1) == joined.ranks->size();
+    const bool as_many = checkpoint.value("ranks", 1) == control.ranks->size();
     if (compute.threads == 0 && as_many) compute.threads = checkpoint.at("threads").get<Index>();
-    task = made(make_task, joined, compute, &checkpoint, progress);
+    task = made(make_task, control, compute, &checkpoint, progress);
     if (control.summary) return show_summary(*task);
     task->options().check();  // an earlier version may have had other choices
-    session.emplace(folder, joined, *task, progress, clock, compute);
+    session.emplace(folder, control, *task, progress, clock, compute);
     run.emplace(*session).checkpointer.resume(checkpoint, steps_before);
   } catch (const Json::exception& error) {
     folder.refuse_state(reason_of(error));

@@ -27,9 +27,9 @@ struct TrainingControl {
 using MakeTask = std::function<std::unique_ptr<TrainingTask>(const Json* checkpoint, Progress& progress)>;
 
 /// Starts a new run in `folder`; returns the exit code. Throws: DataError if the folder already has one
-int start_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task);
+int start_training(const RunFolder& folder, TrainingControl control, const MakeTask& make_task);
 /// Resumes from the folder's checkpoint; `make_task` finds the control's number of steps, if there is one, in
 /// the checkpoint's options. Throws: CheckpointError; Error if the run has already reached that step
-int resume_training(const RunFolder& folder, const TrainingControl& control, const MakeTask& make_task);
+int resume_training(const RunFolder& folder, TrainingControl control, const MakeTask& make_task);
 
 }  // namespace tapeformer
