@@ -9,8 +9,6 @@
 namespace tapeformer {
 namespace {
 
-using OrderedJson = nlohmann::ordered_json;
-
 /// A folder's settings of generation, and their file.
 struct GenerationSettings {
   explicit GenerationSettings(const std::string& folder) : path(folder + "/generation_config.json") {
@@ -28,7 +26,7 @@ struct GenerationSettings {
     try {
       const auto value = json[name].get<Value>();
       if (json[name] == value) return value;  // nothing is cut off
-    } catch (const OrderedJson::exception&) {
+    } catch (const Json::exception&) {
     }
     refuse(name);
   }
@@ -38,18 +36,18 @@ struct GenerationSettings {
   }
 
   std::string path;
-  OrderedJson json;
+  Json json;
 };
 
 /// Settings that change outputs, with the values at which they do not.
-const OrderedJson& neutral_settings() {
-  static const OrderedJson settings = {{"do_sample", false},
-                                       {"num_beam_groups", 1},
-                                       {"diversity_penalty", 0},
-                                       {"repetition_penalty", 1},
-                                       {"encoder_repetition_penalty", 1},
-                                       {"encoder_no_repeat_ngram_size", 0},
-                                       {"guidance_scale", 1}};
+const Json& neutral_settings() {
+  static const Json settings = {{"do_sample", false},
+                                {"num_beam_groups", 1},
+                                {"diversity_penalty", 0},
+                                {"repetition_penalty", 1},
+                                {"encoder_repetition_penalty", 1},
+                                {"encoder_no_repeat_ngram_size", 0},
+                                {"guidance_scale", 1}};
   return settings;
 }
 
@@ -75,7 +73,7 @@ SearchConfig read_generation_config(const std::string& folder, const Vocabularie
   search.length_penalty = settings.get<double>("length_penalty", 1);
   search.renormalize = settings.get<bool>("renormalize_logits", false);
   search.transformers.emplace();
-  const OrderedJson early = settings.json.value("early_stopping", OrderedJson(false));
+  const Json early = settings.json.value("early_stopping", Json(false));
   if (!early.is_boolean() && early != "never") settings.refuse("early_stopping");
   search.transformers->early_stopping = early == true      ? EarlyStopping::yes
                                         : early == "never" ? EarlyStopping::never
@@ -84,8 +82,8 @@ SearchConfig read_generation_config(const std::string& folder, const Vocabularie
   if (first >= 0 && search.forced.empty()) search.forced = {first};  // a language that is chosen goes first
   search.no_repeat_ngram = settings.get<Index>("no_repeat_ngram_size", 0);
   search.min_tokens = settings.get<Index>("min_length", 0) - 1;  // min_length counts the begin token
-  const OrderedJson stops = settings.json.value("eos_token_id", OrderedJson(search.end));
-  if (stops != search.end && stops != OrderedJson::array({search.end})) settings.refuse("eos_token_id");
+  const Json stops = settings.json.value("eos_token_id", Json(search.end));
+  if (stops != search.end && stops != Json::array({search.end})) settings.refuse("eos_token_id");
   const auto forced = settings.get<std::int32_t>("forced_eos_token_id", -1);
   if (forced >= 0 && forced != search.end) settings.refuse("forced_eos_token_id");
   search.transformers->forced_end = forced >= 0;
@@ -106,15 +104,15 @@ std::string generation_config_json(const Vocabularies& words, Index max_length) 
   const SentenceFrame& frame = words.frame;
   std::vector<TokenIds> never = {{words.target->padding()}};
   if (!frame.begins_zero) never.push_back({frame.begin});
-  return OrderedJson({{"decoder_start_token_id", frame.begin},
-                      {"eos_token_id", frame.end},
-                      {"forced_eos_token_id", frame.end},
-                      {"pad_token_id", words.target->padding()},
-                      {"bad_words_ids", never},
-                      {"max_length", max_length},
-                      {"num_beams", 5},
-                      {"length_penalty", 1.0},
-                      {"early_stopping", true}})
+  return Json({{"decoder_start_token_id", frame.begin},
+               {"eos_token_id", frame.end},
+               {"forced_eos_token_id", frame.end},
+               {"pad_token_id", words.target->padding()},
+               {"bad_words_ids", never},
+               {"max_length", max_length},
+               {"num_beams", 5},
+               {"length_penalty", 1.0},
+               {"early_stopping", true}})
              .dump(2) +
          "\n";
 }
