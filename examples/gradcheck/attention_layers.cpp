@@ -1,7 +1,7 @@
 #include <tapeformer/autograd/ops/additive_attention.h>
+#include <tapeformer/autograd/ops/attention/sparse_attention.h>
 #include <tapeformer/autograd/ops/matmul.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/examples/gradcheck/chosen_keys.h>
 #include <tapeformer/examples/gradcheck/layer_case.h>
 #include <tapeformer/nn/attention/attention_sublayer.h>
 #include <tapeformer/nn/attention/basic/concatenated_heads.h>
@@ -144,6 +144,20 @@ CheckCase blocks_case(CheckSetting& setting) {
                         [=] { return scaled_dot_product_attention(query, key, value, options); });
 }
 
+/// Attention to keys that an indexer has chosen; the choice stays as it is.
+CheckCase chosen_keys_case(CheckSetting& setting) {
+  const CheckSizes& sizes = setting.sizes;
+  const Index B = setting.batch, T = setting.queries, S = setting.keys, width = sizes.head_width;
+  const IndexHeads index{setting.normal({B, T, sizes.heads, width}), setting.normal({B, S, width}),
+                         setting.normal({B, T, sizes.heads})};
+  const Tensor chosen = choose_keys(index, 2, setting.context),
+               query = setting.normal({B, T, sizes.heads, width + sizes.value_width}),
+               latents = setting.normal({B, S, width + sizes.value_width});
+  const SparseOptions options{sizes.value_width, 0.4};
+  return operation_case(setting, {{"query", query}, {"latents", latents}},
+                        [=] { return sparse_attention(query, latents, chosen, options); });
+}
+
 CheckCase weightless_case(CheckSetting& setting) {
   const Streams streams = streams_of(setting);
   return operation_case(setting, streams.inputs, [x = streams.query] { return self_attention(x, 0.4); });
@@ -158,28 +172,19 @@ CheckCase matrix_case(CheckSetting& setting) {
                      [x = streams.query](const MatrixSelfAttention& of) { return of(x); });
 }
 
-SingleHeadConfig single_head(const CheckSetting& setting) {
-  SingleHeadConfig config;
-  config.width = setting.sizes.width;
-  config.memory_width = memory_width(setting);
-  config.key_width = setting.sizes.head_width;
-  config.value_width = setting.sizes.value_width;
-  config.dropout = setting.dropout;
-  config.bias = true;
-  return config;
+SingleHeadConfig single_head(const CheckSetting& setting, bool causal) {
+  const CheckSizes& sizes = setting.sizes;
+  return {sizes.width, memory_width(setting), sizes.head_width, sizes.value_width,
+          0,           setting.dropout,       causal,           true};
 }
 
 CheckCase single_head_case(CheckSetting& setting, bool causal) {
-  SingleHeadConfig config = single_head(setting);
-  config.causal = causal;
+  const SingleHeadConfig config = single_head(setting, causal);
   return layer_case(setting, std::make_shared<SingleHeadAttention>(config, setting.random));
 }
 
 CheckCase concatenated_case(CheckSetting& setting) {
-  ConcatenatedHeadsConfig config;
-  config.head = single_head(setting);
-  config.heads = setting.sizes.heads;
-  config.output = true;
+  const ConcatenatedHeadsConfig config{single_head(setting, false), setting.sizes.heads, true};
   return layer_case(setting, std::make_shared<ConcatenatedHeads>(config, setting.random));
 }
 
@@ -252,14 +257,10 @@ void low_rank_queries(AttentionConfig& config) {
 
 CheckCase sublayer_case(CheckSetting& setting) {
   auto attention = make_attention(config_of(setting, attention_kind("mha")), setting.random);
-  AttentionSublayerConfig config;
-  config.width = setting.sizes.width;
-  config.dropout = setting.dropout;
+  const AttentionSublayerConfig config{setting.sizes.width, setting.dropout};
   return layer_case(setting,
                     std::make_shared<AttentionSublayer>(std::move(attention), config, setting.random));
 }
-
-constexpr Index kExperts = 3;
 
 /// True if the token's second and third choice are so close that a step of the differences may exchange them.
 bool is_close_choice(Experts& layer, const Tensor& token_1c) {
@@ -276,7 +277,7 @@ bool is_close_choice(Experts& layer, const Tensor& token_1c) {
 CheckCase experts_case(CheckSetting& setting) {
   const Index width = setting.sizes.width;
   auto layer = std::make_shared<Experts>(FeedForwardConfig{width, 3, Unary::silu, 0, true, true},
-                                         ExpertsConfig{kExperts, kExperts - 1}, setting.random);
+                                         ExpertsConfig{3, 2}, setting.random);
   const Tensor x = setting.normal({setting.batch, setting.queries, width});
   CheckCase result = module_case(setting, layer, {{"x", x}}, [x](const Experts& of) { return of(x); });
   const Tensor x_nc = reshape(x, {-1, width});
@@ -334,9 +335,8 @@ std::vector<CheckedLayer> checked_layers() {
       {"packed_projection", only_self, true, packed_case},
       {"weightless", only_plain, false, weightless_case},
       {"matrices", only_plain, false, matrix_case},
-      {"single_head", all_masks, false,
-       [](CheckSetting& setting) { return single_head_case(setting, false); }},
-      {"causal", all_masks, false, [](CheckSetting& setting) { return single_head_case(setting, true); }},
+      {"single_head", all_masks, false, [](CheckSetting& s) { return single_head_case(s, false); }},
+      {"causal", all_masks, false, [](CheckSetting& s) { return single_head_case(s, true); }},
       {"concatenated_heads", all_masks, false, concatenated_case},
   };
   add_kinds(layers);
