@@ -91,9 +91,7 @@ std::unique_ptr<Tokenizer> train_character_tokenizer(const TextSource& text) {
     }
   });
   if (characters.empty()) throw DataError("[tokenizer] a character tokenizer needs text; got none");
-  std::string vocabulary;
-  for (const std::string& character : characters) vocabulary += character;
-  return std::make_unique<CharacterTokenizer>(std::move(vocabulary));
+  return std::make_unique<CharacterTokenizer>(joined(characters, ""));
 }
 
 TokenizerKind text_characters() {
