@@ -92,10 +92,6 @@ Tensor DifferentialAttention::lambda() const {
   return slice(both, 0, 0, 1) - slice(both, 0, 1, 1) + config_.lambda_initial;
 }
 
-RotaryAngles DifferentialAttention::angles(const Tensor& query, const AttentionContext& context) const {
-  return rotary_ ? rotary_->angles(query, context) : RotaryAngles();
-}
-
 Tensor DifferentialAttention::operator()(const Tensor& query, const Tensor& memory,
                                          const AttentionContext& context) const {
   check_inputs("differential", query, memory, context.cache);

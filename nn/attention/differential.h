@@ -24,7 +24,9 @@ class DifferentialAttention : public Attention {
 
   Tensor operator()(const Tensor& query, const Tensor& memory,
                     const AttentionContext& context = {}) const override;
-  RotaryAngles angles(const Tensor& query, const AttentionContext& context) const override;
+  RotaryAngles angles(const Tensor& query, const AttentionContext& context) const override {
+    return rotary_ ? rotary_->angles(query, context) : RotaryAngles();
+  }
   CacheWidths cache_widths() const override {
     return {heads_.groups * heads_.key_width, heads_.groups * heads_.value_width};
   }

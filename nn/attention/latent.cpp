@@ -85,10 +85,6 @@ LatentAttention::LatentAttention(const AttentionConfig& config, Generator& rando
   if (config_.index_top_k > 0) indexer_.emplace(config_, random);
 }
 
-RotaryAngles LatentAttention::angles(const Tensor& query, const AttentionContext& context) const {
-  return rotary_ ? rotary_->angles(query, context) : RotaryAngles();
-}
-
 /// The heads of x, rotated or as they are.
 Tensor LatentAttention::turned(const Tensor& x, Index heads, const RotaryAngles& angles) const {
   return rotary_ ? rotary(split_heads(x, heads), angles) : split_heads(x, heads);

@@ -33,7 +33,9 @@ class LatentAttention : public Attention {
 
   Tensor operator()(const Tensor& query, const Tensor& memory,
                     const AttentionContext& context = {}) const override;
-  RotaryAngles angles(const Tensor& query, const AttentionContext& context) const override;
+  RotaryAngles angles(const Tensor& query, const AttentionContext& context) const override {
+    return rotary_ ? rotary_->angles(query, context) : RotaryAngles();
+  }
   CacheWidths cache_widths() const override {
     return {config_.latent_width + config_.rotary_width, indexer_ ? config_.index_width : 0};
   }

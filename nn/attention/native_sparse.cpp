@@ -84,10 +84,6 @@ NativeSparseAttention::NativeSparseAttention(const AttentionConfig& config, Gene
   if (config_.rotary) rotary_.emplace(config_.rotations, heads_.key_width);
 }
 
-RotaryAngles NativeSparseAttention::angles(const Tensor& query, const AttentionContext& context) const {
-  return rotary_ ? rotary_->angles(query, context) : RotaryAngles();
-}
-
 /// Sums over the compressed blocks that have each part of d tokens: [..., N] -> [..., N + l / d - 1]
 Tensor NativeSparseAttention::per_part(const Tensor& x) const {
   if (x.size(-1) == 0) return x;

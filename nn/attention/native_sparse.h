@@ -33,7 +33,9 @@ class NativeSparseAttention : public Attention {
   /// their tokens, times the gates.
   Tensor operator()(const Tensor& query, const Tensor& memory,
                     const AttentionContext& context = {}) const override;
-  RotaryAngles angles(const Tensor& query, const AttentionContext& context) const override;
+  RotaryAngles angles(const Tensor& query, const AttentionContext& context) const override {
+    return rotary_ ? rotary_->angles(query, context) : RotaryAngles();
+  }
   CacheWidths cache_widths() const override {
     return {3 * heads_.groups * heads_.key_width, 3 * heads_.groups * heads_.value_width};
   }
