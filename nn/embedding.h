@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/ops/embedding.h>
 #include <tapeformer/autograd/random.h>
 #include <tapeformer/nn/module.h>
 
@@ -16,10 +17,13 @@ struct EmbeddingConfig {
 /// Throws:  ShapeError naming position and value of an id outside [0, vocabulary)
 class Embedding : public Module {
  public:
-  Embedding(const EmbeddingConfig& config, Generator& random);
+  Embedding(const EmbeddingConfig& config, Generator& random)
+      : weight_(Tensor::empty({config.vocabulary, config.width})) {
+    random.fill_normal(weight_, 0, config.standard_deviation);
+  }
 
-  Tensor operator()(const Tensor& ids) const;
-  void visit(ParameterVisitor& visitor) override;
+  Tensor operator()(const Tensor& ids) const { return embedding(weight_, ids); }
+  void visit(ParameterVisitor& visitor) override { visitor.parameter("weight", weight_); }
 
   /// The table, [V, C].
   Parameter& weight() { return weight_; }
