@@ -16,6 +16,8 @@
 namespace tapeformer {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 const std::string kWeight = ".weight";
 
 std::string config_file(const std::string& folder) { return folder + "/adapter_config.json"; }
