@@ -255,7 +255,7 @@ def on_a_small_disk(t, script, kilobytes):
     disk = t.new() + '-disk'
     os.mkdir(disk)
     text = f'mount -t tmpfs -o size={kilobytes}k none {disk} || exit {UNABLE}\ndisk={disk}\n' + script
-    done = subprocess.run(['unshare', '-m', 'bash', '-c', text, 'bash', t.program, *t.options], timeout=300,
+    done = subprocess.run(['env', 'LC_ALL=C', 'unshare', '-m', 'bash', '-c', text, 'bash', t.program, *t.options], timeout=300,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode == UNABLE or 'unshare failed' in done.stdout:
         raise Skipped('needs the right to mount')
