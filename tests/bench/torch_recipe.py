@@ -249,6 +249,8 @@ def main():
     is_language = config["model"] == "decoder_only"
     if arguments.compile and not is_language:
         refuse("--compile would take minutes for the lengths of a translation model's batches; try without it")
+    if arguments.output.exists():
+        refuse(f"{arguments.output} exists already; try another OUTPUT")
     torch.set_num_threads(arguments.threads)
     torch.set_flush_denormal(True)
     torch.manual_seed(arguments.seed)
