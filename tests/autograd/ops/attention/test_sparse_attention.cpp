@@ -177,7 +177,7 @@ TEST_CASE("the two best of four keys, worked by hand") {
   // Products 1, -2, 3, 2; the head's weight is 2, the scale 1 / sqrt(1): scores 2, 0, 6, 4.
   const IndexHeads index{values({1}, {1, 1, 1, 1}), values({1, -2, 3, 2}, {1, 4, 1}), values({2}, {1, 1, 1})};
   const Tensor chosen = choose_keys(index, 2);
-  CHECK(ids(chosen) == std::vector<std::int32_t>{2, 3});
+  CHECK(integers_of(chosen) == std::vector<std::int32_t>{2, 3});
   CHECK(index_scores(index, chosen).to_vector<double>() == std::vector<double>{6, 4});
   SparseOptions options;
   options.value_width = 1;
