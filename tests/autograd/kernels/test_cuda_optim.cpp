@@ -46,8 +46,8 @@ std::vector<Tensor> clipped_steps(const OptimizerConfig& config, DType type, Dev
   }
   for (int exchanged = 0; exchanged < 2; ++exchanged) {
     for (const Parameter& x : parameters) {
-      results.push_back(readable(x.value()));
-      results.push_back(readable(x.used()));
+      results.push_back(readable(x.value()).clone());
+      results.push_back(readable(x.used()).clone());
     }
     average.exchange_weights();
   }
