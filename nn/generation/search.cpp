@@ -200,6 +200,7 @@ void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const
     active[i].sentence = i;
     active[i].limit = limits[i];
     active[i].beams = {Beam{begun}};
+    if (active[i].at_limit()) active[i].finish(active[i].beams[0], begun.size(), config);
   }
   TokenIds tokens(active.size(), config.begin);
   for (const std::int32_t token : config.forced) {
@@ -218,7 +219,7 @@ void run_searches(NextTokenModel& model, const std::vector<Index>& limits, const
     std::vector<char> goes_on(active.size());
     kernels::parallel_ranges(static_cast<Index>(active.size()), next.count(), [&](Index from, Index to) {
       for (auto i = static_cast<std::size_t>(from); i < static_cast<std::size_t>(to); ++i)
-        goes_on[i] = advance_one(active[i], of_beams.data() + first[i]);
+        goes_on[i] = !active[i].at_limit() && advance_one(active[i], of_beams.data() + first[i]);
     });
     std::vector<Search> still_active;
     tokens.clear();

@@ -259,6 +259,7 @@ TEST_CASE("outputs begin with forced tokens, repeat no n tokens, and have a leas
     return found(model, {5}, config)[0].tokens;
   };
   CHECK(output(false, {5, 1}, 0, 0) == TokenIds{5, 1, 4, 4, 4});
+  CHECK(output(false, {5, 1, 5, 1, 5}, 0, 0) == TokenIds{5, 1, 5, 1, 5});
   CHECK(output(false, {}, 1, 0) == TokenIds{4, 0, 1});
   CHECK(output(false, {}, 2, 0) == TokenIds{4, 4, 0, 4, 1});
   CHECK(output(false, {}, 3, 0) == TokenIds{4, 4, 4, 0, 4});
