@@ -54,10 +54,11 @@ void TranslationHeatMap::add_to(const Command& command) {
 
 void TranslationHeatMap::check(const EncoderDecoderConfig& model) const {
   if (file.empty()) return;
-  if (layer < -1 || layer >= model.decoder_layers) {
+  if (layer < -1 || layer >= model.decoder_layers)
     throw Error(format("--heatmap-layer must be a decoder layer, 0 to {}, or -1 for the last; got {}",
                        model.decoder_layers - 1, layer));
-  }
+  if (model.layer.attention.kind == "differential")
+    throw Error("--heatmap cannot show negative weights, which differential attention may have; omit it");
   const Index number = head_number(head), heads = model.decoder_layer().attention.heads;
   if (head == "averaged" || head == "all" || (number >= 0 && number < heads)) return check_writable(file);
   throw Error(format("--heatmap-head must be 0 to {}, averaged or all; got {}", heads - 1, head));

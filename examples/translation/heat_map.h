@@ -25,7 +25,7 @@ struct TranslationHeatMap {
   std::string head = "averaged";  ///< a number, "averaged" or "all"
 
   void add_to(const Command& command);
-  /// Throws: Error for a layer or head that the model lacks; CheckpointError if `file` cannot be written
+  /// Throws: Error for what the model lacks or cannot show; CheckpointError if `file` cannot be written
   void check(const EncoderDecoderConfig& model) const;
   /// The file for a line of input: `file` for the first, "name-2.svg" for the second.
   std::string path(Index line) const;

@@ -108,6 +108,8 @@ TEST_CASE("layers and heads that do not exist are refused") {
   CHECK(has(says(-1, "all"), "nowhere/map.svg: cannot be written"));
   heat_map.file = folder.file("map.svg");
   for (const char* head : {"0", "3", "all", "averaged"}) CHECK(says(-1, head) == "nothing was thrown");
+  CHECK(message_of<Error>([&] { heat_map.check(model_of("differential", 9).config()); }) ==
+        "--heatmap cannot show negative weights, which differential attention may have; omit it");
   CHECK(says(2, "all") == "--heatmap-layer must be a decoder layer, 0 to 1, or -1 for the last; got 2");
   for (const char* head : {"4", "-1", "1x", ""}) {
     CHECK(says(1, head) == std::string("--heatmap-head must be 0 to 3, averaged or all; got ") + head);
