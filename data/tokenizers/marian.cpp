@@ -177,7 +177,7 @@ std::string yaml_text(const std::string& piece) {
   for (const std::string_view character : split_code_points(piece)) {
     const char32_t point = decode_code_point(character);
     const bool escapes =
-        (point >= 0x7f && point < 0xa0) || point == 0x2028 || point == 0x2029 || point == 0xfeff;
+        (point >= 0x7f && point < 0xa0) || (point | 1) == 0x2029 || point == 0xfeff || (point | 1) == 0xffff;
     const std::string quoted = nlohmann::json(std::string(character)).dump(-1, ' ', escapes);
     text += quoted.substr(1, quoted.size() - 2);
   }
