@@ -21,6 +21,7 @@ std::vector<Instruction> read_instructions(const std::vector<std::string>& paths
       all.push_back({object["prompt"], object[answer]});
     }
   }
+  if (all.empty() && !paths.empty()) throw DataError(joined(paths, ", "), 0, "holds no instructions");
   return all;
 }
 

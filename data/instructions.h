@@ -13,7 +13,7 @@ struct Instruction {
 
 /// Reads files of one JSON object per line: {"prompt": "...", "answer": "..."}. "completion" is another name
 /// for "answer"; other keys and empty lines are ignored.
-/// Throws:  DataError naming file and line of anything else, or a file that cannot be read
+/// Throws:  DataError naming file and line of anything else, a file that cannot be read, or files with none
 std::vector<Instruction> read_instructions(const std::vector<std::string>& paths);
 
 }  // namespace tapeformer

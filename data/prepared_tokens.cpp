@@ -155,12 +155,9 @@ PreparedTokens prepare_tokens(const TextSplit& corpus, const Tokenizer& tokenize
 PreparedTokens prepare_tokens(const std::vector<Instruction>& train,
                               const std::vector<Instruction>& validation, const Tokenizer& tokenizer,
                               const std::string& folder) {
-  if (!tokenizer.end()) {
-    throw DataError(folder, 0,
-                    format("an answer ends with an end token, but the {} tokenizer has none; try --tokenizer "
-                           "sentencepiece, --tokenizer-model or --from",
+  if (!tokenizer.end())
+    throw DataError(format("an answer ends with an end token, but the {} tokenizer has none; try another",
                            tokenizer.kind()));
-  }
   const auto encoded = [&](const std::vector<Instruction>& part, bool marks) {
     return [&, marks](TokenFileWriter& writer) { encode_instructions(part, tokenizer, marks, writer); };
   };
