@@ -22,7 +22,8 @@ struct NumberRule {
 };
 inline constexpr NumberRule kAnyNumber{"", [](double) { return true; }};
 inline constexpr NumberRule kPositive{"must be positive", [](double x) { return x > 0 && x - x == 0; }};
-inline constexpr NumberRule kNotNegative{"must not be negative", [](double x) { return x >= 0; }};
+inline constexpr NumberRule kNotNegative{"must not be negative",
+                                         [](double x) { return x == 0 || kPositive.holds(x); }};
 inline constexpr NumberRule kShare{"must be from 0 to 1", [](double x) { return x >= 0 && x <= 1; }};
 inline constexpr NumberRule kPositiveShare{"must be above 0 and at most 1",
                                            [](double x) { return x > 0 && x <= 1; }};

@@ -66,6 +66,7 @@ TEST_CASE("numbers that are set in code keep the same rules") {
   CHECK_NOTHROW(check_fields("op", fields_of(lamp)));
   lamp.share = 1;
   CHECK_THROWS_WITH_AS(check_fields("op", fields_of(lamp)), "[op] share must be in [0, 1); got 1", Error);
+  CHECK_FALSE(kNotNegative.holds(std::numeric_limits<double>::infinity()));
   for (const double bad : {0.0, -1e-5, std::nan(""), std::numeric_limits<double>::infinity()}) {
     lamp = Lamp();
     lamp.watts = bad;
