@@ -18,8 +18,7 @@ TEST_CASE("on the CPU, and for a model without parameters, the body runs each ti
   DecoderOnlyConfig config;
   config.vocabulary = 11, config.context = 8, config.layers = 1, config.attention.heads = 1, config.width = 4;
   config.feed_forward = 4;
-  Generator random(test_seed(1));
-  DecoderOnly model(config, random);
+  auto model = fresh_module<DecoderOnly>(config);
   model.to(Device::cpu());
   CudaGraphCache replay(model.state());
   Index ran = 0;

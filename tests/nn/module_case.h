@@ -51,11 +51,17 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
 /// Every parameter random, biases and gains too, so that none hides behind a zero or a one.
 void randomise(Module& module, std::uint64_t seed);
 
+/// A module as it is made.
+template <class Layer, class Config, class... Rest>
+Layer fresh_module(const Config& config, const Rest&... rest) {
+  Generator random(test_seed(1));
+  return Layer(config, random, rest...);
+}
+
 /// A module in double whose parameters are all random.
 template <class Layer, class Config, class... Rest>
 Layer random_module(const Config& config, const Rest&... rest) {
-  Generator random(test_seed(1));
-  Layer layer(config, random, rest...);
+  Layer layer = fresh_module<Layer>(config, rest...);
   layer.to(DType::f64);
   randomise(layer, 2);
   return layer;

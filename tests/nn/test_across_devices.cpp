@@ -52,10 +52,8 @@ std::vector<double> losses_of(Module& model, int steps,
 std::vector<double> language_losses(const LanguageKind& kind, const Place& place, double dropout = 0,
                                     int steps = kSteps) {
   DecoderOnlyConfig config = language_config(kind, 9);
-  config.layers = 1;
-  config.attention.dropout = config.embedding_dropout = config.residual_dropout = dropout;
-  Generator random(test_seed(1));
-  DecoderOnly model(config, random);
+  config.layers = 1, config.attention.dropout = config.embedding_dropout = config.residual_dropout = dropout;
+  auto model = fresh_module<DecoderOnly>(config);
   move(model, place);
   return losses_of(model, steps, [&](std::uint64_t batch) {
     const auto ids = [&](std::uint64_t seed) {
@@ -70,10 +68,8 @@ std::vector<double> translation_losses(const Place& place, double dropout, int s
   EncoderDecoderConfig config;
   config.layer = small_layer_config(true, dropout);
   config.source_vocabulary = 11, config.target_vocabulary = 12;
-  config.encoder_layers = config.decoder_layers = 1;
-  config.max_length = 12;
-  Generator random(test_seed(1));
-  EncoderDecoder model(config, random);
+  config.encoder_layers = config.decoder_layers = 1, config.max_length = 12;
+  auto model = fresh_module<EncoderDecoder>(config);
   move(model, place);
   return losses_of(model, steps, [&](std::uint64_t batch) {
     const Tensor mask = real_tokens({8, 3}, 8).to(place.device);

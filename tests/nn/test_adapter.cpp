@@ -28,10 +28,7 @@ std::string first_path(Module& model, bool is_trained) {
 }
 
 std::string refused_layers(const std::vector<std::string>& layers) {
-  return message_of<Error>([&] {
-    Generator random(test_seed(1));
-    DecoderOnly(small_model("mha", {2, 16, layers}), random);
-  });
+  return message_of<Error>([&] { fresh_module<DecoderOnly>(small_model("mha", {2, 16, layers})); });
 }
 
 }  // namespace
@@ -76,8 +73,7 @@ TEST_CASE("a model with new adapters computes the same, and only the adapters ar
 
 TEST_CASE("patterns choose the layers with adapters, and the head has none") {
   const auto count = [](const std::vector<std::string>& layers) {
-    Generator random(test_seed(1));
-    DecoderOnly model(small_model("mha", {2, 16, layers}), random);
+    auto model = fresh_module<DecoderOnly>(small_model("mha", {2, 16, layers}));
     std::size_t adapters = 0;
     for (const auto& [name, parameter] : model.named_parameters()) adapters += is_of_adapter(name) ? 1 : 0;
     return adapters / 2;

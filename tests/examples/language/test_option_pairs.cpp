@@ -73,8 +73,7 @@ const Traits& traits_of(const DecoderOnlyConfig& config) {
   static std::map<std::string, Traits> known;
   const auto [at, is_new] = known.try_emplace(config.to_json());
   if (!is_new) return at->second;
-  Generator random(test_seed(1));
-  DecoderOnly model(config, random);
+  auto model = fresh_module<DecoderOnly>(config);
   randomise(model, 5);
   for (auto& [name, parameter] : model.named_parameters())
     at->second.parameters += name + parameter.value().shape().text();

@@ -14,10 +14,8 @@ EncoderDecoder model_of(const char* attention, Index vocabulary) {
   config.layer.attention.kind = attention;
   config.layer.width = 16, config.layer.attention.heads = 4;
   config.source_vocabulary = config.target_vocabulary = vocabulary;
-  config.encoder_layers = 1, config.decoder_layers = 2;
-  config.max_length = 12;
-  Generator random(test_seed(1));
-  EncoderDecoder model(config, random);
+  config.encoder_layers = 1, config.decoder_layers = 2, config.max_length = 12;
+  auto model = fresh_module<EncoderDecoder>(config);
   model.eval();
   return model;
 }

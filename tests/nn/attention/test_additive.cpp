@@ -42,10 +42,9 @@ TEST_CASE("weights are handed out; evaluation drops nothing") {
 }
 
 TEST_CASE("parameters start Xavier uniform, biases zero") {
-  Generator random(test_seed(1));
   AttentionConfig config("additive", 4);
   config.width = 64;
-  AdditiveAttention layer(config, random);
+  auto layer = fresh_module<AdditiveAttention>(config);
   for (const auto& [path, parameter] : layer.named_parameters()) {
     const std::string& name = path;
     CAPTURE(name);

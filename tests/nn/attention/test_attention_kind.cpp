@@ -105,8 +105,7 @@ TEST_CASE("a kind of a user's own trains in a language model, is saved, loaded a
   DecoderOnlyConfig config;
   config.vocabulary = 9, config.context = 6, config.layers = 2, config.width = 8;
   config.attention.kind = "mean", config.attention.heads = 2, config.attention.own["reach"] = 3;
-  Generator random(test_seed(1));
-  DecoderOnly model(config, random);
+  auto model = fresh_module<DecoderOnly>(config);
   const Tensor ids = ids_of({1, 5, 2, 7, 3, 3, 8, 1, 6, 4}, {2, 5}),
                targets = ids_of({5, 2, 7, 3, 1, 8, 1, 6, 4, 2}, {2, 5});
   const auto [first, last] = trained(model, [&](const DecoderOnly& m) { return m.loss(ids, targets); });
@@ -123,7 +122,7 @@ TEST_CASE("a kind of a user's own trains in a language model, is saved, loaded a
   CHECK(tokens == 3);
   config.positions = PositionKind::rotary;
   CHECK(message_of<Error>([&] {
-          DecoderOnly(config, random);
+          fresh_module<DecoderOnly>(config);
         }).find("[attention] mean attention cannot rotate queries and keys by rotary positions") == 0);
   CHECK(message_of<Error>([&] { attention_cost(config.attention, {}); }) ==
         "[attention] the cost of mean is not known");
@@ -155,8 +154,7 @@ TEST_CASE("a kind of a user's own trains in an encoder and decoder, is saved, lo
   config.source_vocabulary = config.target_vocabulary = 9;
   config.encoder_layers = config.decoder_layers = 1;
   config.layer.width = 8, config.layer.attention.heads = 2, config.layer.attention.kind = "mean";
-  Generator random(test_seed(1));
-  EncoderDecoder model(config, random);
+  auto model = fresh_module<EncoderDecoder>(config);
   const Tensor source = ids_of({4, 5, 6, 7, 8, 4}, {2, 3}), target = ids_of({2, 6, 5, 2, 4, 8}, {2, 3}),
                expected = ids_of({6, 5, 3, 4, 8, 3}, {2, 3});
   const auto [first, last] =

@@ -28,8 +28,7 @@ TEST_CASE("outputs and gradients are PyTorch's") {
     config.rotary = options.at("rotary");
     config.rotations.base = options.at("rotary_base"), config.cross = options.at("cross");
     config.rotations.layout = RotaryLayout::half_split;
-    Generator random(test_seed(1));
-    DifferentialAttention layer(config, random);
+    auto layer = fresh_module<DifferentialAttention>(config);
     check_attention_against_golden(name, layer, !config.cross, "differential");
   }
 }

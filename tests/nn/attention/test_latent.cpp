@@ -50,10 +50,8 @@ TEST_CASE("outputs and gradients are those of the paper's equations, in both for
       config.key_width = size("key_width"), config.value_width = size("value_width");
       config.latent_width = size("latent_width"), config.query_latent_width = size("query_latent_width");
       config.rotary_width = size("rotary_width"), config.cross = config.rotary_width == 0,
-      config.norm = given["norm"].get<bool>();
-      config.form = form;
-      Generator random(test_seed(1));
-      LatentAttention attention(config, random);
+      config.norm = given["norm"].get<bool>(), config.form = form;
+      auto attention = fresh_module<LatentAttention>(config);
       check_attention_against_golden(name, attention, config.memory_width == 0, "grouped_latent");
     }
   }
@@ -107,8 +105,7 @@ TEST_CASE("sizes that do not fit are refused by name, and projections start Xavi
         "cross=true");
 
   config.memory_width = 0;
-  Generator random(test_seed(1));
-  LatentAttention fresh(config, random);
+  auto fresh = fresh_module<LatentAttention>(config);
   for (const auto& [name, parameter] : fresh.named_parameters()) {
     if (parameter.value().rank() > 1) check_xavier_uniform(parameter);
   }

@@ -212,8 +212,7 @@ TEST_CASE("decays learn in f32 wherever their offsets are") {
 }
 
 TEST_CASE("rates and offsets begin spread over the heads, so that some remember for long") {
-  Generator random(test_seed(1));
-  LinearAttention layer(config_of("gated_deltanet"), random);
+  auto layer = fresh_module<LinearAttention>(config_of("gated_deltanet"));
   const Tensor rates = parameter_of(layer, "decay_rate"), offsets = parameter_of(layer, "decay_offset");
   CHECK(rates.at(0) == 0);
   CHECK(rates.at(2) == doctest::Approx(std::log(16)));

@@ -20,8 +20,7 @@ void for_both_forms(AttentionConfig config, const Check& check) {
   for (const bool packed : {false, true}) {
     INFO("packed ", packed);
     config.packed = packed;
-    Generator random(test_seed(1));
-    MultiHeadAttention layer(config, random);
+    auto layer = fresh_module<MultiHeadAttention>(config);
     check(layer);
   }
 }
@@ -53,8 +52,7 @@ TEST_CASE("three inputs of three widths are PyTorch's in both layouts") {
     AttentionConfig config = golden_config();
     config.memory_width = 9, config.value_memory_width = 10;
     config.packed = false, config.sequence_first = sequence_first;
-    Generator random(test_seed(1));
-    MultiHeadAttention layer(config, random);
+    auto layer = fresh_module<MultiHeadAttention>(config);
     const std::string name = "attention_three_inputs";
     check_layer_against_golden(sequence_first ? name + "_sequence_first" : name, layer,
                                [&](const GoldenInputs& in) {
@@ -97,8 +95,7 @@ TEST_CASE("grouped-query and multi-query attention are PyTorch's") {
       config.value_width = given["value_width"].get<Index>();
       config.rotary = given["rotary"].get<bool>();
     }
-    Generator random(test_seed(1));
-    MultiHeadAttention attention(config, random);
+    auto attention = fresh_module<MultiHeadAttention>(config);
     check_attention_against_golden(name, attention, !config.cross, "grouped_latent");
   }
 }

@@ -317,17 +317,15 @@ TEST_CASE("folders of transformers are told apart from ours") {
 TEST_CASE("models that transformers cannot express, and files that cannot be written, are refused") {
   const TemporaryFolder folder;
   DecoderOnlyConfig config;
-  config.vocabulary = 3, config.layers = 1, config.width = 8;
-  config.head_bias = true;
-  Generator random(test_seed(1));
-  DecoderOnly biased(config, random);
+  config.vocabulary = 3, config.layers = 1, config.width = 8, config.head_bias = true;
+  auto biased = fresh_module<DecoderOnly>(config);
   const std::string path = folder.file("none");
   CHECK(message_of<CheckpointError>([&] { save_hugging_face(path, biased); }) ==
         path +
             ": [export] transformers has no such model; GPT-2 differs least; got head_bias=true; try "
             "head_bias=false");
   config.head_bias = false;
-  DecoderOnly model(config, random);
+  auto model = fresh_module<DecoderOnly>(config);
   CHECK(message_of<CheckpointError>([&] {
           save_hugging_face(path, model);
         }).find(path + "/model.safetensors") == 0);

@@ -52,8 +52,7 @@ inline EncoderDecoderConfig decoding_config(const DecoderKind& kind, Index max_l
 /// An untrained model whose next token depends on everything before it. `end_bias` decides the lengths of
 /// outputs.
 inline EncoderDecoder decoding_model(const DecoderKind& kind, Index max_length, DType type, double end_bias) {
-  Generator random(test_seed(1));
-  EncoderDecoder model(decoding_config(kind, max_length), random);
+  auto model = fresh_module<EncoderDecoder>(decoding_config(kind, max_length));
   model.to(type);
   randomise(model, 5);
   const Tensor bias = parameter_of(model, "head.bias");

@@ -83,8 +83,7 @@ inline DecoderOnlyConfig language_config(const LanguageKind& kind, Index context
 
 /// An untrained model whose next token depends on everything before it.
 inline DecoderOnly language_model(const DecoderOnlyConfig& config, DType type = DType::f64) {
-  Generator random(test_seed(1));
-  DecoderOnly model(config, random);
+  auto model = fresh_module<DecoderOnly>(config);
   model.to(type);
   randomise(model, 5);
   model.eval();

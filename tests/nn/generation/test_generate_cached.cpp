@@ -55,8 +55,7 @@ TEST_CASE_FIXTURE(SingleThread, "rotary positions go on past the context to thei
   EncoderDecoderConfig config = decoding_config(decoder_kinds()[2], 33);
   REQUIRE(config.positions == PositionKind::rotary);
   config.layer.attention.rotations.max_positions = 50;
-  Generator random(test_seed(1));
-  EncoderDecoder model(config, random);
+  auto model = fresh_module<EncoderDecoder>(config);
   parameter_of(model, "head.bias").value().data<float>()[kEndId] = -1e4F;
   model.eval();
   const auto sources = decoding_sources({3, 32}, 3);

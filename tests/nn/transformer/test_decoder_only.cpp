@@ -172,8 +172,7 @@ TEST_CASE("logits, loss and all gradients are PyTorch's, with the head's loss fu
                                  "convolutions", "windows", "sharing", "yarn", "no_positions"}) {
     const auto options = golden.options(name);
     const auto zero_gradients = options.at("zero_gradients").get<std::vector<std::string>>();
-    Generator random(test_seed(1));
-    DecoderOnly model(decoder_only_config(options), random);
+    auto model = fresh_module<DecoderOnly>(decoder_only_config(options));
     const Tensor tokens = golden.tensor(name, "ids"), expected = golden.tensor(name, "targets");
     const Tensor lengths = name == "prefix" ? golden.tensor(name, "prefix_lengths") : Tensor();
     // The gradients of mixing weights are sums with a product for each element

@@ -65,10 +65,9 @@ TEST_CASE("matrices start at 0.02, or smaller where they write into the sum, bia
 TEST_CASE("short convolutions start without effect, and do not change other parameters' draws") {
   DecoderOnlyConfig config = tiny_config();
   config.head_bias = true;
-  Generator random(test_seed(7)), other(test_seed(7));
-  DecoderOnly plain(config, random);
+  auto plain = fresh_module<DecoderOnly>(config);
   config.short_convolution = 3;
-  DecoderOnly model(config, other);
+  auto model = fresh_module<DecoderOnly>(config);
   CHECK(model.parameter_count() == plain.parameter_count() + 2 * 2 * 3 * 8);
   const Tensor ids = ids_of({4, 6, 3}, {1, 3});
   CHECK(same_bits(model(ids), plain(ids)));
@@ -81,8 +80,7 @@ TEST_CASE("scalars start neutral, and zero_init adds nothing") {
   config.vocabulary = 90, config.context = 70, config.width = 48, config.layers = 5;
   config.zero_init = true;
   config.attention.qk_norm = QkNorm::rms;
-  Generator random(test_seed(7));
-  DecoderOnly model(config, random);
+  auto model = fresh_module<DecoderOnly>(config);
   for (const auto& [path, parameter] : model.named_parameters()) {
     const std::string& name = path;
     INFO(name);
@@ -93,9 +91,8 @@ TEST_CASE("scalars start neutral, and zero_init adds nothing") {
   }
   // Each layer passes its input on, so the states are the norm of the embeddings' norm.
   config.layers = 1;
-  Generator other(test_seed(7));
   const Tensor ids = ids_of({4, 6, 3}, {1, 3});
-  DecoderOnly shallow(config, other);
+  auto shallow = fresh_module<DecoderOnly>(config);
   const std::map<std::string, Tensor> values = parameters_of(model);
   for (auto& [name, parameter] : shallow.named_parameters()) parameter.set_value(values.at(name));
   CHECK(shallow.states(ids).shape() == Shape{1, 3, 48});
@@ -108,8 +105,7 @@ TEST_CASE("a trained folder loads in evaluation mode and computes the same bits"
   config.attention.kind = "gqa";
   config.prefix = true;
   const TemporaryFolder folder;
-  Generator random(test_seed(1));
-  DecoderOnly trained(config, random);
+  auto trained = fresh_module<DecoderOnly>(config);
   randomise(trained, 2);
   write_bytes(folder.file("config.json"), trained.config().to_json());
   save_weights(folder.file("weights.safetensors"), trained);

@@ -82,11 +82,9 @@ TEST_CASE("with zero_init a pre-norm stack passes its input on, and norms are of
   config.zero_init = true;
   config.layer.experts.experts = 2, config.layer.experts.shared = 5;
   config.layer.norm = NormKind::rms;
-  Generator random(test_seed(1));
-  EncoderDecoder model(config, random);
+  auto model = fresh_module<EncoderDecoder>(config);
   config.encoder_layers = config.decoder_layers = 3;
-  Generator same(test_seed(1));
-  EncoderDecoder deeper(config, same);
+  auto deeper = fresh_module<EncoderDecoder>(config);
   CHECK_BELOW(relative_error(deeper.encode(source(), source_mask()), model.encode(source(), source_mask())),
               1e-6);
   for (const auto& [name, value] : parameters_of(model)) {

@@ -45,8 +45,7 @@ TEST_CASE("a file from before there were other kinds of attention loads, with pr
   CHECK_FALSE(read.layer.attention.rotary);
   CHECK(read.layer.attention.rotations.base == 10000);
   CHECK(read.tie_embeddings);
-  Generator random(test_seed(1));
-  EncoderDecoder model(read, random);
+  auto model = fresh_module<EncoderDecoder>(read);
   CHECK(model.named_parameters()[2].first == "encoder.0.self_attention.query.weight");
 }
 
@@ -55,8 +54,7 @@ TEST_CASE("rotary positions turn queries and keys of self-attention, and nothing
   config.positions = PositionKind::rotary;
   config.layer.width = 12, config.layer.attention = {"gqa", 6};
   config.layer.dropout = 0;
-  Generator random(test_seed(1));
-  EncoderDecoder model(config, random);
+  auto model = fresh_module<EncoderDecoder>(config);
   randomise(model, 2);
   const Tensor forth = model.encode(ids_of({4, 5, 6}, {1, 3}), {});
   const Tensor back = model.encode(ids_of({6, 5, 4}, {1, 3}), {});
@@ -69,8 +67,7 @@ TEST_CASE("sizes that do not fit are refused with the sizes") {
   const auto refused = [](const std::function<void(EncoderDecoderConfig&)>& change) {
     EncoderDecoderConfig config = unusual_translation();
     change(config);
-    Generator random(test_seed(1));
-    return message_of<Error>([&] { EncoderDecoder(config, random); });
+    return message_of<Error>([&] { fresh_module<EncoderDecoder>(config); });
   };
   CHECK(refused([](auto& c) { c.layer.attention.dropout = 0.5; }) ==
         "[encoder_decoder] the model decides its attention's dropout; got dropout=0.5; try "

@@ -24,8 +24,7 @@ EncoderDecoderConfig small_translator() {
 template <class Model, class Config>
 struct Run : TemporaryFolder {
   explicit Run(const Config& config) : json(parse_json(config.to_json())) {
-    Generator random(test_seed(1));
-    Model model(config, random);
+    auto model = fresh_module<Model>(config);
     save_weights(file("weights.safetensors"), model);
   }
   std::string refusal(const std::string& field, const nlohmann::ordered_json& value) const {

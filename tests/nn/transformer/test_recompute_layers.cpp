@@ -53,8 +53,7 @@ void check_same(const Trace& plain, const Trace& recomputed) {
 
 Trace train_language_model(const DecoderOnlyConfig& config, DType type, bool recompute,
                            const HeadLossConfig& head) {
-  Generator random(test_seed(1));
-  DecoderOnly model(config, random);
+  auto model = fresh_module<DecoderOnly>(config);
   model.to(type);
   model.recompute_layers(recompute);
   const Tensor prefix = config.prefix ? ids_of({3, 1, 7}, {3}) : Tensor();
@@ -104,12 +103,11 @@ TEST_CASE("a language model trains to the same bits, whatever its attention and 
 
 TEST_CASE("losses of routers, which are not in the output of a layer, are refused") {
   DecoderOnlyConfig config = language_config({"mha", PositionKind::learned, false, "", 0, 3}, 9);
-  Generator random(test_seed(1));
-  DecoderOnly model(config, random);
+  auto model = fresh_module<DecoderOnly>(config);
   model.recompute_layers(false);
   EncoderDecoderConfig translation = translation_config(true);
   translation.layer.experts = config.experts;
-  EncoderDecoder translator(translation, random);
+  auto translator = fresh_module<EncoderDecoder>(translation);
   CHECK(message_of<Error>([&] { translator.recompute_layers(true); }).find("[encoder_decoder] activation") ==
         0);
   CHECK(message_of<Error>([&] { model.recompute_layers(true); }) ==
@@ -152,8 +150,7 @@ TEST_CASE("an encoder and a decoder train to the same bits, and the memory gets 
     for (const bool norm_first : {false, true}) {
       Trace traces[2];
       for (const bool recompute : {false, true}) {
-        Generator random(test_seed(1));
-        EncoderDecoder model(translation_config(norm_first), random);
+        auto model = fresh_module<EncoderDecoder>(translation_config(norm_first));
         model.to(type);
         model.recompute_layers(recompute);
         traces[recompute] = train(model, [&](int) { return c.loss(model); });
@@ -168,8 +165,7 @@ TEST_CASE("a layer keeps its input and nothing else") {
   const Tensor ids = random_ids({3, 9}, config.vocabulary, 1);
   const auto saved = [&](Index layers, bool recompute) {
     config.layers = layers;
-    Generator random(test_seed(1));
-    DecoderOnly model(config, random);
+    auto model = fresh_module<DecoderOnly>(config);
     model.recompute_layers(recompute);
     Tape tape;
     const Tensor states_btc = model.states(ids);

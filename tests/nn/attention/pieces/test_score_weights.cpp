@@ -20,10 +20,9 @@ TEST_CASE("sinks join softmax's sum, and sigmoids have a bias for each head") {
 }
 
 TEST_CASE("sinks start at zero, and sigmoid weights at -log of the keys") {
-  Generator random(test_seed(1));
-  MultiHeadAttention with_sinks(layer_config("mha", sinks), random);
+  auto with_sinks = fresh_module<MultiHeadAttention>(layer_config("mha", sinks));
   CHECK(parameters_of(with_sinks).at("sinks").at(3) == 0);
-  MultiHeadAttention sigmoid(layer_config("mha", sigmoid_weights), random);
+  auto sigmoid = fresh_module<MultiHeadAttention>(layer_config("mha", sigmoid_weights));
   CHECK(parameters_of(sigmoid).at("sigmoid_shift").at(3) == doctest::Approx(-std::log(16.0)));
 }
 

@@ -30,9 +30,8 @@ TEST_CASE("gradients reach the first layer's values") {
 }
 
 TEST_CASE("factors start at a half, first values must be given, and shared keys are refused") {
-  Generator random(test_seed(1));
   const AttentionConfig config = layer_config("gqa", with_residual);
-  MultiHeadAttention layer(config, random);
+  auto layer = fresh_module<MultiHeadAttention>(config);
   CHECK(parameters_of(layer).at("value_residual").to_vector<float>() == std::vector<float>{0.5, 0.5});
   const Tensor x = random_values({2, 3, 6}, 3, DType::f32);
   CHECK_THROWS_WITH_AS(layer(x, x), "[multi_head] value_residual needs first_values in the context", Error);
