@@ -11,7 +11,7 @@ namespace {
 
 /// Two layers in a list, one of them used twice, a parameter and a buffer of its own.
 struct Net : Module {
-  explicit Net(Generator& random)
+  explicit Net(Generator random = Generator(test_seed(1)))
       : scale(Tensor::full({2}, 3)),
         shift(Tensor::full({2}, 0.5)),
         last({2, 2, true, {}}, random),
@@ -47,8 +47,7 @@ std::vector<std::string> names_of(const std::vector<std::pair<std::string, Param
 }  // namespace
 
 TEST_CASE("parameters are named by their path, in visiting order, and a tied one only once") {
-  Generator random(test_seed(1));
-  Net net(random);
+  Net net;
   CHECK(names_of(net.named_parameters()) ==
         std::vector<std::string>{"scale", "0.weight", "1.weight", "1.bias", "last.bias"});
   CHECK(net.parameter_count() == 2 + 4 + 4 + 2 + 2);
@@ -57,8 +56,7 @@ TEST_CASE("parameters are named by their path, in visiting order, and a tied one
 }
 
 TEST_CASE("parameters() writes the paths into the parameters, so that errors show them") {
-  Generator random(test_seed(1));
-  Net net(random);
+  Net net;
   CHECK(net.layers[1].weight().name().empty());
   CHECK(net.parameters().size() == 5);
   CHECK(net.layers[1].weight().name() == "1.weight");
@@ -68,8 +66,7 @@ TEST_CASE("parameters() writes the paths into the parameters, so that errors sho
 }
 
 TEST_CASE("any visit names the parameters without a name, and keeps the others' names") {
-  Generator random(test_seed(1));
-  Net net(random);
+  Net net;
   net.layers[1].bias().set_name("mine");
   net.eval();
   CHECK(net.layers[1].weight().name() == "1.weight");
@@ -81,8 +78,7 @@ TEST_CASE("any visit names the parameters without a name, and keeps the others' 
 }
 
 TEST_CASE("buffers and counters are found by name, and counters can be set") {
-  Generator random(test_seed(1));
-  Net net(random);
+  Net net;
   CHECK(net.state().buffers == std::vector<Tensor*>{&net.shift});
   REQUIRE(net.named_counters().size() == 1);
   CHECK(net.named_counters()[0].first == "dropout.step");
@@ -94,8 +90,7 @@ TEST_CASE("buffers and counters are found by name, and counters can be set") {
 }
 
 TEST_CASE("train and eval reach the children") {
-  Generator random(test_seed(1));
-  Net net(random);
+  Net net;
   CHECK(net.dropout.active_probability() == 0.5);
   net.eval();
   CHECK(net.dropout.active_probability() == 0);
@@ -104,8 +99,7 @@ TEST_CASE("train and eval reach the children") {
 }
 
 TEST_CASE("to() converts every parameter and keeps ties") {
-  Generator random(test_seed(1));
-  Net net(random);
+  Net net;
   const Tensor before = net.last.weight().value().clone();
   net.to(DType::f64);
   for (const auto& [name, parameter] : net.named_parameters()) CHECK(parameter.value().dtype() == DType::f64);
@@ -114,8 +108,7 @@ TEST_CASE("to() converts every parameter and keeps ties") {
 }
 
 TEST_CASE("a model that moves takes parameters and buffers along, tied ones once, and drops gradients") {
-  Generator random(test_seed(1));
-  Net net(random);
+  Net net;
   const auto before = weights_of(net);
   net.scale.state()->require_gradient_buffer();
   net.scale.state()->has_gradient = true;
@@ -137,8 +130,7 @@ TEST_CASE("a model that moves takes parameters and buffers along, tied ones once
 }
 
 TEST_CASE("computing in bf16 gives every parameter a shadow, which moves with it") {
-  Generator random(test_seed(1));
-  Net net(random);
+  Net net;
   net.compute_in(DType::bf16);
   const Device there = cuda::device_count() > 0 ? Device::cuda() : Device::cpu();
   net.to(there);

@@ -20,7 +20,7 @@ namespace {
 
 /// Two layers and a factor; visit() names only the chosen ones.
 struct Forgetful : Module {
-  explicit Forgetful(Generator& random)
+  explicit Forgetful(Generator random = Generator(test_seed(1)))
       : first({3, 4, true, {}}, random), second({4, 2, true, {}}, random), factor(Tensor::full({2}, 1)) {}
   Tensor operator()(const Tensor& x) const { return sum(second(first(x)) * factor); }
   void visit(ParameterVisitor& visitor) override {
@@ -71,8 +71,7 @@ TEST_CASE("cleared gradients keep their buffers, and steps pass over them") {
 }
 
 TEST_CASE("the first backward names parameters that visit() forgot") {
-  Generator random(test_seed(1));
-  Forgetful model(random);
+  Forgetful model;
   Sgd optimizer(model.parameters());
   const std::string rule =
       "[backward] a parameter used together with an optimizer's must be in an optimizer or named by a "
@@ -83,7 +82,7 @@ TEST_CASE("the first backward names parameters that visit() forgot") {
   CHECK(message_of<TapeError>([&] { model.backward(); }) ==
         rule + "f32[2,4] (read by linear), f32[2] (read by linear)" + remedy);
   model.names_second = true, model.names_factor = false;
-  Forgetful other(random);
+  Forgetful other;
   other.names_second = true, other.names_factor = false;
   Sgd its(other.parameters());
   CHECK(message_of<TapeError>([&] { other.backward(); }) == rule + "f32[2] (read by multiply)" + remedy);
@@ -118,9 +117,8 @@ TEST_CASE("parameters that are frozen, named, in another optimizer, or in no opt
         model.second.weight().set_name("second's, trained by hand");
         model.second.bias().set_name("and its bias");
       }};
-  Generator random(test_seed(1));
   for (const auto& prepare : innocent) {
-    Forgetful model(random);
+    Forgetful model;
     prepare(model);
     CHECK(message_of<TapeError>([&] { model.backward(); }) == "nothing was thrown");
   }
