@@ -96,18 +96,12 @@ void check_recurrence(const std::string& kind, LinearAttention& layer, const Lin
 
 }  // namespace
 
-TEST_CASE("outputs and gradients of every kind are those of its recurrence") {
-  for (const char* kind : kLinearKinds) {
-    CAPTURE(kind);
-    auto layer = random_module<LinearAttention>(config_of(kind));
-    check_recurrence(kind, layer);
-  }
-}
-
-TEST_CASE("states may have heads of their own, and share those of queries and keys") {
+TEST_CASE("every kind does what its recurrence says, with states of its own heads and shared keys too") {
   for (const char* kind : kLinearKinds) {
     CAPTURE(kind);
     AttentionConfig config = config_of(kind);
+    auto plain = random_module<LinearAttention>(config);
+    check_recurrence(kind, plain);
     config.own = {{"state_heads", 6},
                   {"state_key_heads", 2},
                   {"state_key_width", 3},
@@ -169,22 +163,19 @@ TEST_CASE("options that a state cannot support are refused by name") {
 }
 
 TEST_CASE("options of keys or of weights are refused by name") {
-  AttentionConfig config = config_of("gla");
-  config.cross = true;
-  CHECK(message_of<Error>([&] { config.check(); }) ==
+  const auto refused = [](const char* kind, const std::function<void(AttentionConfig&)>& change) {
+    AttentionConfig config = config_of(kind);
+    change(config);
+    return message_of<Error>([&] { config.check(); });
+  };
+  CHECK(refused("gla", [](auto& c) { c.cross = true; }) ==
         "[attention] a state is made of the tokens that read it, and attends to no other memory; got "
         "attention=gla, cross=true; try attention=mha");
-  config = config_of("kda");
-  config.dropout = 0.5;
-  CHECK(message_of<Error>([&] { config.check(); }) ==
+  CHECK(refused("kda", [](auto& c) { c.dropout = 0.5; }) ==
         "[attention] a state has no weights to drop; got attention=kda, dropout=0.5; try attention=mha");
-  config = config_of("gla");
-  config.rotary = true;
-  CHECK(message_of<Error>([&] { config.check(); }).find("[attention] gated linear attention cannot rotate") ==
-        0);
-  config = config_of("deltanet");
-  config.own["decay_rank"] = 2;
-  CHECK(message_of<Error>([&] { config.check(); }) ==
+  const std::string said = refused("gla", [](auto& c) { c.rotary = true; });
+  CHECK(said.find("[attention] gated linear attention cannot rotate") == 0);
+  CHECK(refused("deltanet", [](auto& c) { c.own["decay_rank"] = 2; }) ==
         "[attention] decay_rank is for gla, kda; got attention=deltanet, decay_rank=2; try leaving it out");
 }
 
