@@ -10,15 +10,16 @@ using namespace tapeformer;
 namespace {
 
 /// The cost as measured by tape, profile, module and cache.
-AttentionCost measured_cost(Attention& layer, Index width, Index memory_width, const AttentionCall& call,
+AttentionCost measured_cost(Attention& layer, const AttentionConfig& config, const AttentionCall& call,
                             const std::function<void(AttentionContext&)>& change) {
+  const auto or_width = [&](Index given) { return given > 0 ? given : config.width; };
   Generator random(test_seed(3));
   layer.to(call.type);
   layer.train();
-  const Tensor query = random_normal({call.batch, call.queries, width}, random, call.type);
+  const Tensor query = random_normal({call.batch, call.queries, config.width}, random, call.type);
   const bool cross = call.keys > 0;
-  const Tensor memory =
-      cross ? random_normal({call.batch, call.keys, memory_width}, random, call.type) : query;
+  const Shape of_memory{call.batch, call.keys, or_width(config.memory_width)};
+  const Tensor memory = cross ? random_normal(of_memory, random, call.type) : query;
   AttentionCost cost;
   cost.parameters = layer.parameter_count();
   {
@@ -31,6 +32,7 @@ AttentionCost measured_cost(Attention& layer, Index width, Index memory_width, c
     if (call.window > 0) context.window_before = call.window - 1;
     change(context);
     const Tensor y = layer(query, memory, context);
+    CHECK(y.shape() == Shape{call.batch, call.queries, or_width(config.output_width)});
     const TapeMemory kept = tape.memory();
     cost.activation_bytes = kept.saved_bytes - kept.parameter_bytes;
     tape.backward(y, Tensor::full(y.shape(), 1, call.type));
@@ -40,10 +42,7 @@ AttentionCost measured_cost(Attention& layer, Index width, Index memory_width, c
   const CacheWidths widths = layer.cache_widths();
   if (widths.key == 0 && widths.state == 0) return cost;  // it attends to the keys of another layer
   for (const CacheKind kind : {CacheKind::contiguous, CacheKind::paged}) {
-    CacheConfig config;
-    config.kind = kind;
-    config.block_size = 1;
-    const std::unique_ptr<KvCache> cache = make_cache(config, layer.cache_widths());
+    const std::unique_ptr<KvCache> cache = make_cache({kind, 0, 1}, layer.cache_widths());
     AttentionContext context;
     context.cache = cache.get();
     context.causal = call.causal && !cross;
@@ -73,7 +72,6 @@ void check_config(const AttentionConfig& config, const AttentionCall& call) {
        call.window);
   Generator random(test_seed(1));
   const std::unique_ptr<Attention> layer = make_attention(config, random);
-  const Index memory_width = config.memory_width > 0 ? config.memory_width : config.width;
   const auto give = [&](AttentionContext& context) {
     const AttentionConfig full = config.resolved();
     const auto heads = [&](Index width) {
@@ -85,7 +83,7 @@ void check_config(const AttentionConfig& config, const AttentionCall& call) {
     context.first_values = value;
     if (full.shared_keys) context.shared = {heads(full.key_width), value};
   };
-  check_equal(attention_cost(config, call), measured_cost(*layer, config.width, memory_width, call, give));
+  check_equal(attention_cost(config, call), measured_cost(*layer, config, call, give));
 }
 
 AttentionConfig config_of(const std::string& kind, Index width, Index heads) {
