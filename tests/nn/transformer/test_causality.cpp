@@ -20,10 +20,7 @@ constexpr Index kRows = 2, kLength = 6;
 const std::string kTooShort = "rotary_max_positions=2";  // than the sequences
 constexpr std::int32_t kPrefixes[kRows] = {2, 1};
 
-Tensor tokens(Index length) {
-  const TokenIds ids = random_tokens(kRows * length, 3);
-  return ids_of(ids, {kRows, length});
-}
+Tensor tokens(Index length) { return random_ids({kRows, length}, kLanguageVocabulary, 3); }
 
 /// Another token at a position of the first row.
 Tensor with_other_token(const Tensor& ids, Index at) {

@@ -33,10 +33,7 @@ DecoderOnlyConfig config_of(const SharingVariant& variant) {
   return config;
 }
 
-Tensor tokens(Index rows, Index length) {
-  const TokenIds ids = random_tokens(rows * length, 7);
-  return ids_of(ids, {rows, length});
-}
+Tensor tokens(Index rows, Index length) { return random_ids({rows, length}, kLanguageVocabulary, 7); }
 
 std::string windows_of(const std::string& windows, Index layers) {
   DecoderOnlyConfig config;
