@@ -50,8 +50,8 @@ check "or there behind a byte order mark" cmp "$work/out" "$work/greedy"
 "$program" generate --run "$run" <"$work" >"$work/out" 2>"$work/err"
 check "a folder there is refused" test $? = 2
 check "the error names standard input" grep -q 'standard input: cannot be read' "$work/err"
-generate "$run" --prompt 'The 7th' --greedy --max-tokens 90 --only-new >"$work/out"
-check "--only-new leaves the prompt out" test "The 7th$(cat "$work/out")" = "$(cat "$work/greedy")"
+generate "$run" --prompt 'The 7th' --greedy --max-tokens 90 --only-new >"$work/continued"
+check "--only-new leaves the prompt out" test "The 7th$(cat "$work/continued")" = "$(cat "$work/greedy")"
 
 drawn=(--prompt 'The ' --max-tokens 60 --temperature 1.5)
 generate "$run" "${drawn[@]}" --seed 3 >"$work/drawn"
@@ -65,12 +65,11 @@ generate "$run" "${drawn[@]}" --seed 3 --samples 3 >"$work/samples"
 check "three samples have two separators" test "$(grep -c '^---------------$' "$work/samples")" = 2
 check "the first of them is what is drawn alone" sh -c \
   "sed '/^---------------\$/,\$d' '$work/samples' | head -c \$((\$(wc -c <'$work/drawn') - 1)) | cmp -n \$((\$(wc -c <'$work/drawn') - 1)) - '$work/drawn'"
-generate "$run" --prompt 'The 7th' --greedy --max-tokens 90 --only-new >"$work/out"
-stop=$(head -1 "$work/out" | cut -c11-13)  # a text that comes
+stop=$(head -1 "$work/continued" | cut -c11-13)  # a text that comes
 generate "$run" --prompt 'The 7th' --greedy --max-tokens 90 --only-new --stop zzz --stop "$stop" >"$work/stopped.txt"
 shown=$(cat "$work/stopped.txt")
 check "a stop string ends the text before it" test "${shown/"$stop"/}" = "$shown"
-check "what comes before it is the same" test "$(cut -c1-$((${#shown} + ${#stop})) "$work/out" | head -1)" = "$shown$stop"
+check "what comes before it is the same" test "$(cut -c1-$((${#shown} + ${#stop})) "$work/continued" | head -1)" = "$shown$stop"
 generate "$run" --prompt '' --max-tokens 20 >"$work/out"
 check "an empty prompt begins a text" sh -c "test \$(wc -m <'$work/out') -ge 20"
 generate "$run" --prompt 'The' --average 2 --max-tokens 5 >"$work/out"
