@@ -77,8 +77,8 @@ void TranslationOptions::describe(const FieldVisitor& field) {
   in_vocabulary.path("target_model", target_model, "the same for the target");
   in_model.path(
       "from", from,
-      "fine-tune: start from the weights in this run, with its sizes and vocabularies; the schedule begins "
-      "again");
+      "fine-tune: start from the weights in this run, or folder of transformers or Marian, with its sizes "
+      "and vocabularies; the schedule begins again");
   model.describe(in_model);
   in_model("post_norm", negated(model.layer.norm_first),
            "normalise after each residual sum, as the original did, not before");
