@@ -296,8 +296,8 @@ int run(int argc, char** argv) {
       "    --validation-source valid.en --validation-target valid.de\n"
       "  train_translation translate --run runs/demo 'She sees the cat.'\n"
       "  train_translation evaluate --run runs/demo\n"
-      "  train_translation evaluate --run runs/de --source test.en --target test.de\n"
-      "  train_translation export --run runs/de --output marian");
+      "  train_translation train --run runs/marian --preset translation-marian\n"
+      "  train_translation export --run runs/marian --output marian");
   line.version(std::string("tapeformer ") + kVersion);
 
   TranslationOptions translation(preset_named_in(argc, argv));
