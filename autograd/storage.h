@@ -25,7 +25,8 @@ struct PoolStatistics {
   std::int64_t peak_bytes = 0;       ///< the most ever in use
   std::int64_t system_requests = 0;  ///< requests for memory from the system
 };
-/// The statistics of the CPU's pool in this process.
+/// The statistics of the CPU's pool in this process. With several threads that allocate, the peak may be too
+/// high by the small blocks that each keeps for itself, less than 1 MiB, and is never too low.
 PoolStatistics pool_statistics();
 
 /// An allocator for standard containers, whose memory then comes from the pool.

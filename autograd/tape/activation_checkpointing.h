@@ -12,7 +12,7 @@ Tensor checkpoint(Tensors inputs, ComposedFallback body);
 }  // namespace detail
 
 /// y = body(), with only the inputs kept on the tape: a reverse pass records the body again and goes back
-/// through it. The results are the same to the last bit, at the cost of a second forward pass; see README.md.
+/// through it. The results are the same to the last bit, at the cost of a second forward pass.
 /// `inputs` are the tensors that the body captures and the tape tracks; parameters need not be named.
 /// All that the body refers to must live until the pass. The body must compute the same again: draws from
 /// Generators and Dropout layers are repeated, and everything else that it reads must be unchanged. It must
