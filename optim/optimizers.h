@@ -31,9 +31,9 @@ inline constexpr bool has_row_parts = false;
 template <class Config>
 inline constexpr bool has_row_parts<Config, std::void_t<decltype(std::declval<Config>().row_parts)>> = true;
 
-/// The row of Algorithm, which has a nested Config (default-constructible; describe() describes all of its
-/// fields, which are doubles) and a constructor Algorithm(parameters, config). A member `row_parts` of
-/// Config, if there is one, is set.
+/// The row of Algorithm, which has a nested Config (default-constructible; the fields that it describes are
+/// doubles) and a constructor Algorithm(parameters, config). A member `row_parts` of Config, if there is one,
+/// is set.
 template <class Algorithm>
 OptimizerKind optimizer_kind(const char* name) {
   using Config = typename Algorithm::Config;
