@@ -59,8 +59,8 @@ struct CommunicationTime {
 /// place and may continue while its caller computes: the tensor must not be used until wait() has returned.
 ///
 /// Engines come from communicator_alone(), join_launch() (MPI, for CPU tensors) and nccl_communicator() (for
-/// GPUs). Each sums in an order that depends only on the number of ranks and the size, and all ranks get the
-/// same bits.
+/// GPUs). Each sums in an order that depends only on the number of ranks, the size and, between GPUs, their
+/// links, and all ranks get the same bits.
 class Communicator {
  public:
   virtual ~Communicator() = default;
