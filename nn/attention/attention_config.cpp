@@ -48,7 +48,7 @@ void AttentionConfig::describe_in_models(const FieldVisitor& field, unsigned can
         kind_titles(can, cannot).c_str());
   field("heads", heads, "H, attention heads", kPositiveSize);
   field("groups", groups,
-        "G, heads of keys and values with gqa (0: half of the heads), differential or nsa (0: all)", kSize)
+        "G, heads of keys and values with gqa (0: at most half of H), differential or nsa (0: all)", kSize)
       .follows_kind = true;
   const FieldVisitor in_latent = field.in_part("latent attention (mla)");
   in_latent("latent_width", latent_width, "width of mla's compressed keys and values; 0 for C / 2", kSize);

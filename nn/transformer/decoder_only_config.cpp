@@ -203,7 +203,7 @@ void DecoderOnlyConfig::describe(const FieldVisitor& field) {
       "base of the rotary frequencies in layers with a sliding window, which are not scaled then; 0 for "
       "rotary_base with its scaling",
       kNotNegative);
-  field("norm", named(norm), "layer or rms, before every sublayer");
+  field("norm", named(norm), "layer or rms, for every sublayer");
   field("epsilon", epsilon, "epsilon of the norms", kPositive);
   field("norm_bias", norm_bias);
   field("norm_gain", norm_gain);
