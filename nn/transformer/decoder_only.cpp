@@ -14,11 +14,6 @@ namespace {
 
 constexpr double kDeviation = 0.02;
 
-const DecoderOnlyConfig& checked(const DecoderOnlyConfig& config) {
-  config.check();
-  return config;
-}
-
 /// Sinusoids are of order one, so embeddings added to them must be too: a scale of 0 means sqrt(C).
 TokenInputConfig input_of(const DecoderOnlyConfig& config) {
   const double scale = is_sinusoidal(config.positions) ? 0 : config.embedding_scale;
@@ -54,7 +49,7 @@ void initialise(Module& model, const DecoderOnlyConfig& config, Generator& rando
 }  // namespace
 
 DecoderOnly::DecoderOnly(const DecoderOnlyConfig& config, Generator& random)
-    : config_(checked(config)),
+    : config_((config.check(), config)),
       input_(input_of(config), random),
       layers_(stack(config, random)),
       head_({config.width, config.vocabulary, config.head_bias, config.logit_softcap}, random) {

@@ -30,11 +30,6 @@ TokenInputConfig input_of(const EncoderDecoderConfig& config, TransformerSide si
   return input;
 }
 
-const EncoderDecoderConfig& checked(const EncoderDecoderConfig& config) {
-  config.check();
-  return config;
-}
-
 /// Ties the tables of distances.
 class TableTie : public ParameterVisitor {
  public:
@@ -129,7 +124,7 @@ DecoderState Decoder::start(const Tensor& memory, const Tensor& memory_mask,
 }
 
 EncoderDecoder::EncoderDecoder(const EncoderDecoderConfig& config, Generator& random)
-    : config_(checked(config)),
+    : config_((config.check(), config)),
       encoder_(config, random),
       decoder_(config, random),
       head_({config.layer.width, config.target_vocabulary, config.head_bias, config.logit_softcap}, random) {
