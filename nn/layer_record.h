@@ -1,6 +1,6 @@
 #pragma once
 
-#include <tapeformer/autograd/tensor.h>
+#include <tapeformer/autograd/ops/elementwise.h>
 
 namespace tapeformer {
 
@@ -14,6 +14,14 @@ struct LayerRecord {
 };
 
 /// A model's loss with the means of its routers' and its indexers' losses, if there are any.
-Tensor with_layer_losses(const Tensor& loss, const LayerRecord& record);
+inline Tensor with_layer_losses(const Tensor& loss, const LayerRecord& record) {
+  Tensor all = loss;
+  const auto add_mean = [&](const Tensor& losses, double count) {
+    if (losses.defined()) all = all + losses * (1 / count);
+  };
+  add_mean(record.router_losses, static_cast<double>(record.shares.size()));
+  add_mean(record.index_losses, static_cast<double>(record.indexers));
+  return all;
+}
 
 }  // namespace tapeformer
