@@ -19,10 +19,20 @@ struct AttentionSublayerConfig {
 class AttentionSublayer : public Module {
  public:
   AttentionSublayer(std::unique_ptr<Attention> attention, const AttentionSublayerConfig& config,
-                    Generator& random);
+                    Generator& random)
+      : attention_(std::move(attention)),
+        norm_({config.width, config.epsilon, true}),
+        dropout_({config.dropout}, random) {}
 
-  Tensor operator()(const Tensor& x, const Tensor& memory, const AttentionContext& context = {}) const;
-  void visit(ParameterVisitor& visitor) override;
+  Tensor operator()(const Tensor& x, const Tensor& memory, const AttentionContext& context = {}) const {
+    const Tensor attended_btc = (*attention_)(x, memory, context);
+    return norm_(x, attended_btc, {dropout_.active_probability(), dropout_.next_key()}).y;
+  }
+  void visit(ParameterVisitor& visitor) override {
+    visitor.child("attention", *attention_);
+    visitor.child("norm", norm_);
+    visitor.child("dropout", dropout_);
+  }
 
  private:
   std::unique_ptr<Attention> attention_;
