@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/config/names.h>
+#include <tapeformer/autograd/ops/normalization.h>
 #include <tapeformer/autograd/ops/residual_norm.h>
 #include <tapeformer/nn/module.h>
 
@@ -24,14 +25,28 @@ struct NormConfig {
 /// Shapes:  x [..., width] -> y [..., width]; weight, bias [width]
 class Norm : public Module {
  public:
-  explicit Norm(const NormConfig& config);
+  explicit Norm(const NormConfig& config) : kind_(config.kind), epsilon_(config.epsilon) {
+    if (config.gain) weight_ = Parameter(Tensor::full({config.width}, 1));
+    if (config.bias && kind_ == NormKind::layer) bias_ = Parameter(Tensor::zeros({config.width}));
+  }
 
-  Tensor operator()(const Tensor& x) const;
+  Tensor operator()(const Tensor& x) const {
+    if (kind_ != NormKind::layer) return rms_norm(x, used(weight_), epsilon_);
+    return layer_norm(x, used(weight_), used(bias_), epsilon_);
+  }
   /// x + dropout(branch) and its norm, in one pass.
-  SumAndNorm operator()(const Tensor& x, const Tensor& branch, const BranchDropout& dropped) const;
-  void visit(ParameterVisitor& visitor) override;
+  SumAndNorm operator()(const Tensor& x, const Tensor& branch, const BranchDropout& dropped) const {
+    if (kind_ != NormKind::layer) return add_rms_norm(x, branch, used(weight_), epsilon_, dropped);
+    return add_layer_norm(x, branch, used(weight_), used(bias_), epsilon_, dropped);
+  }
+  void visit(ParameterVisitor& visitor) override {
+    visitor.parameter("weight", weight_);
+    visitor.parameter("bias", bias_);
+  }
 
  private:
+  static Tensor used(const Parameter& parameter) { return parameter.defined() ? parameter.used() : Tensor(); }
+
   NormKind kind_;
   double epsilon_;
   Parameter weight_, bias_;
