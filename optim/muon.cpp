@@ -37,19 +37,14 @@ void Muon::add_parts(std::size_t parameter) {
   }
   Index row = 0;
   for (const Index count : rows) {
-    const std::size_t stack = stack_of(count, value.size(1));
+    const auto found = std::find_if(stacks_.begin(), stacks_.end(), [&](const Stack& other) {
+      return other.rows == count && other.columns == value.size(1);
+    });
+    const auto stack = static_cast<std::size_t>(found - stacks_.begin());
+    if (found == stacks_.end()) stacks_.push_back({count, value.size(1), 0, {}});
     parts_.push_back({parameter, row, stack, stacks_[stack].count++});
     row += count;
   }
-}
-
-std::size_t Muon::stack_of(Index rows, Index columns) {
-  const auto found = std::find_if(stacks_.begin(), stacks_.end(), [=](const Stack& stack) {
-    return stack.rows == rows && stack.columns == columns;
-  });
-  const auto at = static_cast<std::size_t>(found - stacks_.begin());
-  if (found == stacks_.end()) stacks_.push_back({rows, columns, 0, {}});
-  return at;
 }
 
 void Muon::set_shards(const DataParallel& ranks) {

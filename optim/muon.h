@@ -71,7 +71,6 @@ class Muon : public Optimizer {
   };
 
   void add_parts(std::size_t parameter);
-  std::size_t stack_of(Index rows, Index columns);
   void gather(double learning_rate, MultiTensorList& table) override;
   void update(const kernels::StepTensors& tensors, const Tensor& factor) override;
 
