@@ -37,18 +37,14 @@ inline constexpr bool has_row_parts<Config, std::void_t<decltype(std::declval<Co
 template <class Algorithm>
 OptimizerKind optimizer_kind(const char* name) {
   using Config = typename Algorithm::Config;
-  OptimizerKind kind;
-  kind.name = name;
-  const Config defaults;
-  kind.own = own_fields(fields_of(defaults));
-  kind.make = [](std::vector<Parameter> parameters, const OwnValues& options,
-                 [[maybe_unused]] const RowParts& row_parts) {
+  const auto make = [](std::vector<Parameter> parameters, const OwnValues& options,
+                       [[maybe_unused]] const RowParts& row_parts) {
     Config config;
     if constexpr (has_row_parts<Config>) config.row_parts = row_parts;
     set_own_fields(fields_of(config), options);
     return std::make_unique<Algorithm>(std::move(parameters), config);
   };
-  return kind;
+  return {name, own_fields(fields_of(Config())), make};
 }
 
 /// The optimizers that programs offer by name, each with its options. Add your own before the command line is
