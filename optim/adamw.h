@@ -1,6 +1,5 @@
 #pragma once
 
-#include <tapeformer/autograd/config/config_field.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/optim/rule_optimizer.h>
@@ -37,10 +36,9 @@ class AdamW : public RuleOptimizer<kernels::AdamWStep> {
   using Config = AdamWConfig;
   /// Throws: Error naming a field of the config that violates its rule
   explicit AdamW(std::vector<Parameter> parameters, const AdamWConfig& config = {})
-      : RuleOptimizer("adamw", std::move(parameters), {"first_moment", "second_moment"}),
+      : RuleOptimizer("adamw", std::move(parameters), {"first_moment", "second_moment"}, fields_of(config)),
         config_(config),
         steps_(parameters_.size(), 0) {
-    check_fields("adamw", fields_of(config));
     if (!(config.epsilon >= 1e-37))  // f32 rounds much smaller ones to 0
       throw Error(format("[adamw] epsilon must be at least 1e-37; got {}", config.epsilon));
   }

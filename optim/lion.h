@@ -28,9 +28,7 @@ class Lion : public RuleOptimizer<kernels::LionStep> {
   using Config = LionConfig;
   /// Throws: Error naming a field of the config that violates its rule
   explicit Lion(std::vector<Parameter> parameters, const LionConfig& config = {})
-      : RuleOptimizer("lion", std::move(parameters), {"moment"}), config_(config) {
-    check_fields("lion", fields_of(config));
-  }
+      : RuleOptimizer("lion", std::move(parameters), {"moment"}, fields_of(config)), config_(config) {}
 
  private:
   kernels::LionStep settings(std::size_t parameter, double learning_rate) override {

@@ -9,8 +9,9 @@ namespace tapeformer {
 
 template <class Step>
 RuleOptimizer<Step>::RuleOptimizer(std::string algorithm, std::vector<Parameter> parameters,
-                                   const std::vector<const char*>& states)
+                                   const std::vector<const char*>& states, const FieldList& fields)
     : Optimizer(std::move(algorithm), std::move(parameters)), names_(states) {
+  check_fields(this->algorithm(), fields);
   for (std::size_t k = 0; k < names_.size(); ++k) states_.push_back(zeros_like_parameters());
 }
 

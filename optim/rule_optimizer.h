@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tapeformer/autograd/config/config_field.h>
 #include <tapeformer/optim/optimizer.h>
 
 #include <string>
@@ -15,9 +16,9 @@ class RuleOptimizer : public Optimizer {
   void visit_state(OptimizerVisitor& visitor) override;
 
  protected:
-  /// `states` are the names of the state tensors.
+  /// `states` are the names of the state tensors. Throws: Error naming a field that violates its rule
   RuleOptimizer(std::string algorithm, std::vector<Parameter> parameters,
-                const std::vector<const char*>& states);
+                const std::vector<const char*>& states, const FieldList& fields);
   /// The settings of a parameter with a gradient, in the step that is gathered.
   virtual Step settings(std::size_t parameter, double learning_rate) = 0;
   /// Adds each parameter that has a gradient, with its states and its settings.

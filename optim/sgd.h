@@ -1,6 +1,5 @@
 #pragma once
 
-#include <tapeformer/autograd/config/config_field.h>
 #include <tapeformer/optim/rule_optimizer.h>
 
 #include <utility>
@@ -27,9 +26,7 @@ class Sgd : public RuleOptimizer<kernels::SgdStep> {
   using Config = SgdConfig;
   /// Throws: Error naming a field of the config that violates its rule
   explicit Sgd(std::vector<Parameter> parameters, const SgdConfig& config = {})
-      : RuleOptimizer("sgd", std::move(parameters), states_of(config)), config_(config) {
-    check_fields("sgd", fields_of(config));
-  }
+      : RuleOptimizer("sgd", std::move(parameters), states_of(config), fields_of(config)), config_(config) {}
 
  private:
   static std::vector<const char*> states_of(const SgdConfig& config) {
