@@ -148,8 +148,6 @@ void describe_state_sizes(ConfigMap& map, const StateSizes& otherwise);
 /// fields are those of a model without the former, which `describe_full` describes.
 void describe_hybrid(ConfigMap& map, const char* state, const std::function<void()>& describe_full,
                      const std::function<std::string()>& read_letters);
-/// As above, of the gated delta rule, by layer_types; by default every fourth layer has the other attention.
-void describe_hybrid(ConfigMap& map, const std::function<void()>& describe_full);
 /// The letters of these layers, by layer_types, or by otherwise(layer) where the file has none.
 std::string hybrid_letters(ConfigMap& map, const std::function<char(Index layer)>& otherwise);
 

@@ -9,13 +9,6 @@ std::string hybrid_letters(ConfigMap& map, const std::function<char(Index)>& oth
   return layer_letters(map, {{"linear_attention", 'D'}, {"full_attention", 'F'}}, otherwise);
 }
 
-void describe_hybrid(ConfigMap& map, const std::function<void()>& describe_full) {
-  describe_hybrid(map, "gated_deltanet", describe_full, [&] {
-    const Index period = map.reads->size("full_attention_interval", 4);
-    return hybrid_letters(map, [=](Index layer) { return (layer + 1) % period == 0 ? 'F' : 'D'; });
-  });
-}
-
 void describe_hybrid(ConfigMap& map, const char* state, const std::function<void()>& describe_full,
                      const std::function<std::string()>& read_letters) {
   map.has({"attention_pattern", "full_attention"});

@@ -5,7 +5,12 @@ namespace {
 
 /// Qwen 3 Next and Qwen 3.5, with the default of num_key_value_heads: all but their feed-forward networks.
 void describe_qwen_hybrid(ConfigMap& map, Index key_heads) {
-  describe_hybrid(map, [&] { describe_llama_base(map, 32768, 1e-6, key_heads, 256); });
+  describe_hybrid(
+      map, "gated_deltanet", [&] { describe_llama_base(map, 32768, 1e-6, key_heads, 256); },
+      [&] {
+        const Index period = map.reads->size("full_attention_interval", 4);
+        return hybrid_letters(map, [=](Index layer) { return (layer + 1) % period == 0 ? 'F' : 'D'; });
+      });
   describe_state_sizes(map, {32, 16, 128, 128});
   map.fixed("beta_scale", 1.0);
   describe_qk_norms(map, QkNorm::rms);
