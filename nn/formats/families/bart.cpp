@@ -13,13 +13,6 @@ void describe_share(TranslationMap& map, const char* theirs, std::optional<doubl
   if (map.writes) (*map.writes)[theirs] = ours.value_or(dropout);
 }
 
-void describe_dropouts(TranslationMap& map, double attention_dropout) {
-  TransformerLayerConfig& layer = map.model.layer;
-  map.field("dropout", "dropout", 0.1);
-  describe_share(map, "attention_dropout", layer.attention_dropout, attention_dropout);
-  describe_share(map, "activation_dropout", layer.feed_forward_dropout, 0);
-}
-
 /// Vocabularies, sizes and heads of either side, activations, dropouts and the scale of embeddings of BART
 /// and its relatives, with the defaults of activation_function, scale_embedding and attention_dropout.
 void describe_bart_sizes(TranslationMap& map, const char* activation = "gelu", bool is_scaled = false,
@@ -41,7 +34,9 @@ void describe_bart_sizes(TranslationMap& map, const char* activation = "gelu", b
   if (map.reads && model.decoder_feed_forward == model.layer.feed_forward) model.decoder_feed_forward = 0;
   if (map.fits) fit_bart_heads(model);
   map.activation("activation_function", activation, false);
-  describe_dropouts(map, attention_dropout);
+  map.field("dropout", "dropout", 0.1);
+  describe_share(map, "attention_dropout", model.layer.attention_dropout, attention_dropout);
+  describe_share(map, "activation_dropout", model.layer.feed_forward_dropout, 0);
   map.has({"embedding_scale"});
   if (map.reads) model.embedding_scale = map.reads->flag("scale_embedding", is_scaled) ? 0 : 1;
   if (map.writes) (*map.writes)["scale_embedding"] = model.embedding_scale == 0;
@@ -49,12 +44,6 @@ void describe_bart_sizes(TranslationMap& map, const char* activation = "gelu", b
   // The deviation of initial weights, heads for other tasks, and fields that transformers no longer reads.
   map.ignore({"init_std", "classif_dropout", "classifier_dropout", "extra_pos_embeddings",
               "force_bos_token_to_be_generated"});
-}
-
-/// Refuses layers that are dropped at random in training.
-void refuse_layer_drop(TranslationMap& map) {
-  map.demand("encoder_layerdrop", 0.0);
-  map.demand("decoder_layerdrop", 0.0);
 }
 
 /// One table for both sides and the head.
@@ -81,7 +70,7 @@ void describe_bart_norms(TranslationMap& map, bool norm_first, bool of_embedding
 /// BART, or with norm_first mBART.
 void describe_bart(TranslationMap& map, bool norm_first) {
   describe_bart_sizes(map);
-  refuse_layer_drop(map);
+  for (const char* const name : {"encoder_layerdrop", "decoder_layerdrop"}) map.demand(name, 0.0);
   describe_one_vocabulary(map);
   describe_bart_norms(map, norm_first, true);
   map.fixed("positions", std::string("learned"));
@@ -145,7 +134,7 @@ void describe_ties(TranslationMap& map) {
 
 void describe_marian(TranslationMap& map) {
   describe_bart_sizes(map);
-  refuse_layer_drop(map);
+  for (const char* const name : {"encoder_layerdrop", "decoder_layerdrop"}) map.demand(name, 0.0);
   map.fixed("positions", std::string("sinusoidal_halves"));
   describe_ties(map);
   describe_bart_norms(map, false, false);
