@@ -7,16 +7,6 @@
 namespace tapeformer {
 namespace {
 
-/// The changes, without fields that only the attention of the model has.
-template <class Config>
-std::vector<FieldChange> changes_between(const FieldList& has, const Config& other) {
-  std::vector<FieldChange> changes;
-  const FieldList wants = fields_of(other);
-  for (const ChangedField& one : changed_fields(wants, has))
-    changes.push_back({one.now->name, one.usual->text(), one.now->text()});
-  return changes;
-}
-
 /// How much a family would change. An activation, which may come with another gating, and epsilon count less.
 std::size_t distance(const std::vector<FieldChange>& changes) {
   std::size_t sum = 0;
@@ -54,7 +44,10 @@ ExpressionOf<Config> expression_in(const ModelFormatOf<Config>& format, const Co
   const FieldList has = fields_of(config);
   for (const FamilyOf<Config>& family : format.families) {  // the first of equally near ones
     const Config model = ConfigMapOf<Config>::fit(family.describe, config);
-    std::vector<FieldChange> changes = changes_between(has, model);
+    std::vector<FieldChange> changes;
+    const FieldList wants = fields_of(model);
+    for (const ChangedField& one : changed_fields(wants, has))
+      changes.push_back({one.now->name, one.usual->text(), one.now->text()});
     if (best.family == nullptr || distance(changes) < distance(best.changes))
       best = {&format, &family, model, std::move(changes)};
   }
