@@ -13,15 +13,6 @@ using Json = nlohmann::ordered_json;
 template <class Config>
 constexpr bool kIsTranslation = std::is_same_v<Config, EncoderDecoderConfig>;
 
-/// The size of a model's output vocabulary, and the smallest of its vocabularies, which bounds padding.
-struct TokenLimits {
-  Index target, pad;
-};
-TokenLimits limits_of(const DecoderOnlyConfig& config) { return {config.vocabulary, config.vocabulary}; }
-TokenLimits limits_of(const EncoderDecoderConfig& config) {
-  return {config.target_vocabulary, std::min(config.source_vocabulary, config.target_vocabulary)};
-}
-
 /// Skips the fields that every model may have and none uses.
 void pass_over(JsonFields& fields, bool is_encoder_decoder) {
   fields.ignore({"model_type", "architectures", "transformers_version", "torch_dtype", "dtype", "use_cache",
@@ -77,9 +68,14 @@ std::string hugging_face_json(const Config& config, DType type, const ControlTok
   json["architectures"] = {expression.family->architecture};
   json["model_type"] = expression.family->type;
   ConfigMapOf<Config>::write(expression.family->describe, config, json);
-  const TokenLimits limits = limits_of(config);
   const auto checked = [&](const char* name, std::int32_t id) {
-    const Index vocabulary = name == std::string("pad_token_id") ? limits.pad : limits.target;
+    Index vocabulary = 0;  // of outputs, or for padding the smallest one
+    if constexpr (kIsTranslation<Config>)
+      vocabulary = name == std::string("pad_token_id")
+                       ? std::min(config.source_vocabulary, config.target_vocabulary)
+                       : config.target_vocabulary;
+    else
+      vocabulary = config.vocabulary;
     if (id >= 0 && id < vocabulary) return id;
     throw CheckpointError(format("{} must be within the vocabulary of {}; got {}", name, vocabulary, id));
   };
