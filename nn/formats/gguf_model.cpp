@@ -108,7 +108,7 @@ void save_gguf_model(const std::string& path, DecoderOnly& model, const GgufMeta
   naming(path, [&] {
     metadata = gguf_metadata(config);
     const Family& family = *expression_in(gguf_format(), config).family;
-    for (const auto& [name, value] : foreign_tensors(family.names, model)) {
+    for (const auto& [name, value] : foreign_tensors(family.names, layouts_of(model), model)) {
       const bool is_matrix = value.rank() > 1 && name != "position_embd.weight";
       tensors.push_back({name, value, is_matrix ? type : GgufType::f32});
     }

@@ -145,8 +145,8 @@ void save_hugging_face(const std::string& folder, Model& model, const ControlTok
   const DType type = model.parameters().front().value().dtype();
   const std::string json = naming(folder, [&] { return hugging_face_json(model.config(), type, tokens); });
   using Config = std::decay_t<decltype(model.config())>;
-  const FamilyOf<Config>& family = *expression_in(transformers_format<Config>(), model.config()).family;
-  const auto tensors = naming(folder, [&] { return foreign_tensors(family.names, model); });
+  const TensorNames& names = expression_in(transformers_format<Config>(), model.config()).family->names;
+  const auto tensors = naming(folder, [&] { return foreign_tensors(names, layouts_of(model), model); });
   save_safetensors(folder + "/model.safetensors", tensors,
                    {{"format", "pt"}});  // transformers requires the format
   write_atomically(folder + "/config.json", json);

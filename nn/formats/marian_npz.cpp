@@ -251,7 +251,7 @@ void save_marian_npz(const std::string& path, EncoderDecoder& model) {
   const EncoderDecoderConfig& config = model.config();
   expression_in(marian_npz_format(), config).check();
   NpzArrays arrays;
-  for (const auto& [theirs, tensor] : foreign_tensors(npz_names(config), model)) {
+  for (const auto& [theirs, tensor] : foreign_tensors(npz_names(config), layouts_of(model), model)) {
     const std::string name = npz_name(theirs);
     Tensor x = tensor.to(Device::cpu()).to(DType::f32);
     const float* const last = x.data<float>() + x.elements() - x.size(-1);

@@ -115,9 +115,5 @@ TensorList rows_of_parts(const TensorNames& names, const Layouts& layouts, const
 /// Throws:  CheckpointError naming a parameter that only one of the two has
 std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& names, const Layouts& layouts,
                                                             Module& model);
-template <class Model>
-std::vector<std::pair<std::string, Tensor>> foreign_tensors(const TensorNames& names, Model& model) {
-  return foreign_tensors(names, layouts_of(model), model);
-}
 
 }  // namespace tapeformer

@@ -62,7 +62,7 @@ bool is_written(const Expression& expression, const DecoderOnlyConfig& config) {
       CHECK(expression_in(transformers_format(), read).family == expression.family);
       CHECK(lost_field(config, read) == "");
     }
-    foreign_tensors(expression.family->names, model);
+    foreign_tensors(expression.family->names, layouts_of(model), model);
     return true;
   } catch (const CheckpointError& error) {
     CHECK(std::string(error.what()) == message_of<CheckpointError>([&] { expression.check(); }));

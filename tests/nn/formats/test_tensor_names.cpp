@@ -39,9 +39,8 @@ std::map<std::string, Tensor> numbered(const TensorNames& names, const DecoderOn
     const Index columns = x.rank() > 1 ? x.size(1) : 1;
     for (Index i = 0; i < x.elements(); ++i) x.data<float>()[i] = static_cast<float>(i / columns);
   }
-  std::map<std::string, Tensor> tensors;
-  for (const auto& [name, value] : foreign_tensors(names, model)) tensors.emplace(name, value);
-  return tensors;
+  const auto tensors = foreign_tensors(names, layouts_of(model), model);
+  return {tensors.begin(), tensors.end()};
 }
 
 /// The first column of a tensor.
