@@ -190,9 +190,8 @@ Tensor take_array(NpzArrays& arrays, const ForeignPart& part) {
   const std::string name = npz_name(part.name);
   const auto found = arrays.find(name);
   if (found == arrays.end()) throw CheckpointError("has no array '" + name + "'");
-  const NpzArray array = std::move(found->second);
+  const auto [type, shape, data] = std::move(found->second);
   arrays.erase(found);
-  const auto& [type, shape, data] = array;
   const std::optional<int> axis = axis_of_tokens(name);
   Shape wanted = part.shape;
   if (axis) wanted.set(*axis, wanted[*axis] - 1);
@@ -233,14 +232,11 @@ EncoderDecoder load_marian_npz(const std::string& path) {
       Generator random = Generator::for_loading();
       return EncoderDecoder(config, random);
     }();
-    const auto sources = foreign_parameters(npz_names(config), layouts_of(model));
-    std::map<std::string, Tensor> tensors;
-    for (const ForeignParameter& source : sources)
-      for (const ForeignPart& part : source.parts) tensors[part.name] = take_array(arrays, part);
+    fill_parameters(model, foreign_parameters(npz_names(config), layouts_of(model)),
+                    [&](const ForeignPart& part) { return take_array(arrays, part); });
     arrays.erase(kOptions);
     for (const auto& [name, array] : arrays)
       throw CheckpointError("array '" + name + "' is not in the model");
-    fill_parameters(model, sources, [&](const ForeignPart& part) { return tensors.at(part.name); });
     model.eval();
     return model;
   });
