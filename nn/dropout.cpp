@@ -6,9 +6,8 @@
 namespace tapeformer {
 
 Dropout::Dropout(const DropoutConfig& config, Generator& random) : probability_(config.probability) {
-  if (!(probability_ >= 0 && probability_ <= 1)) {
+  if (!(probability_ >= 0 && probability_ <= 1))
     throw Error("[dropout] the probability must be in [0, 1]; got " + std::to_string(probability_));
-  }
   const auto stream = random.split().state();
   key_.seed = stream.seed;
   key_.stream = stream.stream;

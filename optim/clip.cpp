@@ -29,12 +29,11 @@ double gradient_norm(const std::vector<Parameter>& parameters) {
   for (const Parameter& parameter : parameters) {
     const Tensor gradient = parameter.gradient();
     if (!gradient.defined()) continue;
-    if (!is_updated_whole(parameter)) {
+    if (!is_updated_whole(parameter))
       throw Error(
           format("[clip] no rank knows the norm of a gradient that is divided between ranks; got "
                  "gradient={}; try Optimizer::clipped_step()",
                  gradient.describe()));
-    }
     if (!like.defined()) like = gradient;
     list.add(gradient);
   }

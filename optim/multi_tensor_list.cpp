@@ -45,11 +45,10 @@ void MultiTensorList::add(const Parameter& parameter, const Tensor& state1, cons
 
 void MultiTensorList::add_part(const Parameter& parameter, Index first, Index count, const Tensor& state1,
                                const Tensor& state2, Index first2, Index setting) {
-  if (!is_updated_whole(parameter)) {
+  if (!is_updated_whole(parameter))
     throw ShapeError(
         format("[{}] ranks must not divide a parameter; got {}, of which this process updates {} elements",
                op_, parameter.value().describe(), updated_elements(parameter)));
-  }
   require_updated_elements(op_, parameter, state1);
   append(parameter, first, count, state1, first, state2, first2, setting);
 }
@@ -110,10 +109,9 @@ void MultiTensorList::end() {
   if (!device.is_cuda()) return;
   if (changed_) {
     PooledVector<kernels::StepChunk> chunks;
-    for (std::size_t i = 0; i < count_; ++i) {
+    for (std::size_t i = 0; i < count_; ++i)
       for (Index part = 0; part * kernels::kStepChunk < entries_[i].count; ++part)
         chunks.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(part)});
-    }
     on_device_ = sent(entries_, device);
     chunks_on_device_ = sent(chunks, device);
     tensors_.chunk_count = static_cast<Index>(chunks.size());

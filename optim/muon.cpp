@@ -23,18 +23,16 @@ Muon::Muon(std::vector<Parameter> parameters, const MuonConfig& config)
 
 void Muon::add_parts(std::size_t parameter) {
   const Tensor& value = parameters_[parameter].value();
-  if (value.rank() != 2) {
+  if (value.rank() != 2)
     throw Error(
         format("[muon] parameters must be matrices; got {}; try MuonAdamW, which gives others to AdamW",
                value.describe()));
-  }
   const auto named = config_.row_parts.find(parameters_[parameter].name());
   const std::vector<Index> rows =
       named == config_.row_parts.end() ? std::vector<Index>{value.size(0)} : named->second;
-  if (std::accumulate(rows.begin(), rows.end(), Index{0}) != value.size(0)) {
+  if (std::accumulate(rows.begin(), rows.end(), Index{0}) != value.size(0))
     throw Error(format("[muon] the parts of a parameter must add up to its rows; got row_parts of {}",
                        value.describe()));
-  }
   Index row = 0;
   for (const Index count : rows) {
     const auto found = std::find_if(stacks_.begin(), stacks_.end(), [&](const Stack& other) {
@@ -48,11 +46,10 @@ void Muon::add_parts(std::size_t parameter) {
 }
 
 void Muon::set_shards(const DataParallel& ranks) {
-  if (ranks.is_sharded()) {
+  if (ranks.is_sharded())
     throw Error(
         "[muon] ranks cannot divide the work on matrices that are made orthogonal as a whole; try "
         "without shard_optimizer");
-  }
   Optimizer::set_shards(ranks);
 }
 

@@ -33,10 +33,9 @@ Optimizer::Optimizer(std::string algorithm, std::vector<Parameter> parameters)
           format("[{}] a parameter must be given only once; got {} twice", algorithm_, value.describe()));
     if (value.dtype() != DType::f32 && value.dtype() != DType::f64)
       throw DTypeError(format("[{}] parameters must be f32 or f64; got {}", algorithm_, value.describe()));
-    if (value.dtype() != first.dtype()) {
+    if (value.dtype() != first.dtype())
       throw DTypeError(format("[{}] parameters must be all f32 or all f64; got {} and {}", algorithm_,
                               value.describe(), first.describe()));
-    }
     parameter.state()->optimized = true;
   }
 }

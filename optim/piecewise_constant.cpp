@@ -35,12 +35,11 @@ PiecewiseConstant::PiecewiseConstant(const std::string& text, Index before) : be
     const bool is_read = colon != std::string::npos && read_number(part.substr(0, colon), change.share) &&
                          read_number(part.substr(colon + 1), change.value);
     const double least = changes_.empty() ? 0 : std::nextafter(changes_.back().share, 1);
-    if (!is_read || !(change.share >= least && change.share < 1) || change.value < 1) {
+    if (!is_read || !(change.share >= least && change.share < 1) || change.value < 1)
       throw Error(format(
           "a schedule is written as shares of the steps, rising from 0 to below 1, and values above 0, "
           "such as 0.25:16,0.5:32; got {}",
           text));
-    }
     changes_.push_back(change);
   }
 }

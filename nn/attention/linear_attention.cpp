@@ -163,10 +163,9 @@ Tensor LinearAttention::operator()(const Tensor& query, const Tensor& memory,
 
   Tensor packed_btn = query_key_value_(query);
   if (cache != nullptr) StateCache::require_unrecorded(packed_btn);  // before the convolution's cache changes
-  if (convolution_) {
+  if (convolution_)
     packed_btn = silu(cache != nullptr ? (*convolution_)(packed_btn, cache->convolution())
                                        : (*convolution_)(packed_btn));
-  }
   const TensorList parts = split(packed_btn, 2, {G * D, G * D, H * E});
   Tensor query_btgd = split_heads(parts[0], G), key_btgd = split_heads(parts[1], G);
   if (kind_.deltas) {

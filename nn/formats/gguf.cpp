@@ -139,10 +139,9 @@ void save_gguf(const std::string& path, const GgufMetadata& metadata,
   file.append(header_of(metadata, tensors));
   for (const GgufTensor& tensor : tensors) {
     const Tensor x = tensor.value.to(Device::cpu()).to(DType::f32);
-    for (Index i = 0; i < x.elements(); i += kPiece) {
+    for (Index i = 0; i < x.elements(); i += kPiece)
       file.append(encoded(path + ": " + tensor.name, x.data<float>() + i, std::min(kPiece, x.elements() - i),
                           stored_type(tensor)));
-    }
     const std::uint64_t bytes = stored_bytes(tensor);
     file.append(std::string(aligned(bytes) - bytes, '\0'));
   }

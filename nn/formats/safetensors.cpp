@@ -48,10 +48,9 @@ float from_half(std::uint16_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
   float magnitude =
       std::ldexp(static_cast<float>(fraction + (exponent > 0 ? 1024 : 0)), std::max(exponent, 1) - 25);
-  if (exponent == 31) {
+  if (exponent == 31)
     magnitude =
         fraction != 0 ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
-  }
   return bits >> 15 != 0 ? -magnitude : magnitude;
 }
 
@@ -105,10 +104,9 @@ SafetensorsFile SafetensorsFile::open(const std::string& path) {
   }
   file.check_sum(header);
   const auto version = file.metadata_.find(kFormat);
-  if (version != file.metadata_.end() && version->second != kFormatNow) {
+  if (version != file.metadata_.end() && version->second != kFormatNow)
     file.fail(format("is of format {}, and this version reads up to {}; try the version that wrote it",
                      version->second, kFormatNow));
-  }
   for (const char* own : {kFormat, kFileChecksum, kDataChecksum}) file.metadata_.erase(own);
   return file;
 }
@@ -145,10 +143,9 @@ void SafetensorsFile::parse_header(std::string_view text, std::size_t data_bytes
       const std::size_t bytes = bytes_of_shape(entry.dtype, entry.sizes);
       if (offsets.size() != 2) throw CheckpointError("needs two 'data_offsets'");
       entry.begin = static_cast<std::size_t>(offsets[0]), entry.end = static_cast<std::size_t>(offsets[1]);
-      if (entry.begin > entry.end || entry.end > data_bytes || entry.end - entry.begin != bytes) {
+      if (entry.begin > entry.end || entry.end > data_bytes || entry.end - entry.begin != bytes)
         throw CheckpointError(format("is {}{} and lies at [{},{}) of {} bytes of data", entry.dtype,
                                      value["shape"].dump(), entry.begin, entry.end, data_bytes));
-      }
       entries_.push_back(std::move(entry));
     } catch (const CheckpointError& error) {
       throw CheckpointError("tensor '" + name + "' " + error.what());
@@ -162,16 +159,14 @@ void SafetensorsFile::check_layout(std::size_t data_bytes) {
   });
   std::size_t end = 0;
   for (const Entry& entry : entries_) {
-    if (entry.begin != end) {
+    if (entry.begin != end)
       throw CheckpointError(format("tensor '{}' begins at byte {}, and the one before it ends at {}",
                                    entry.name, entry.begin, end));
-    }
     by_name_[entry.name] = static_cast<std::size_t>(&entry - entries_.data());
     end = entry.end;
   }
-  if (end != data_bytes) {
+  if (end != data_bytes)
     throw CheckpointError(format("the tensors end at byte {} of {} bytes of data", end, data_bytes));
-  }
 }
 
 std::vector<std::string> SafetensorsFile::names() const {

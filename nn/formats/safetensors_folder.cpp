@@ -34,9 +34,8 @@ SafetensorsFolder SafetensorsFolder::open_index(const std::string& folder, const
   const auto fail = [&](const std::string& what) { throw CheckpointError(path + ": " + what); };
   constexpr int kLevels = 8;  // two for the index, the rest for its metadata
   const auto index = parse_json(read_file<CheckpointError>(path), path + ": the index", kLevels);
-  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     fail("has no object 'weight_map'");
-  }
   SafetensorsFolder tensors;
   tensors.path_ = path;
   std::map<std::string, std::size_t> opened;  // by their names in the index
@@ -49,17 +48,14 @@ SafetensorsFolder SafetensorsFolder::open_index(const std::string& folder, const
     }
     const auto [entry, is_new] = opened.emplace(file_name, tensors.files_.size());
     if (is_new) tensors.files_.push_back(open_file(folder + "/" + file_name));
-    if (!tensors.files_[entry->second].contains(name)) {
-      fail("tensor '" + name + "' is not in " + file_name);
-    }
+    if (!tensors.files_[entry->second].contains(name)) fail("tensor '" + name + "' is not in " + file_name);
     tensors.file_of_[name] = entry->second;
   }
   for (const SafetensorsFile& file : tensors.files_) {
     for (const std::string& name : file.names()) {
       if (!tensors.contains(name)) fail("does not list tensor '" + name + "' of " + file.path());
-      if (&tensors.file(name) != &file) {
+      if (&tensors.file(name) != &file)
         fail("tensor '" + name + "' is in " + tensors.file(name).path() + " and in " + file.path());
-      }
     }
   }
   return tensors;

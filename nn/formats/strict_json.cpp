@@ -109,9 +109,8 @@ JsonFields JsonFields::object(const std::string& name) {
 
 void JsonFields::demand(const std::string& name, const Json& value) {
   const Json* const found = find(name);
-  if (found != nullptr && *found != value) {
+  if (found != nullptr && *found != value)
     fail(name, "= " + shown(*found) + " changes the arithmetic and is not implemented");
-  }
 }
 
 void JsonFields::ignore(std::initializer_list<const char*> names) {

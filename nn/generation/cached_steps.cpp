@@ -32,10 +32,9 @@ void CachedSteps::check_ids(const char* op, const TokenIds& tokens) const {
 }
 
 Tensor CachedSteps::step(const TokenIds& tokens) {
-  if (tokens.size() != rows_.size() || rows_.empty()) {
+  if (tokens.size() != rows_.size() || rows_.empty())
     throw ShapeError(format("[step] there must be at least one row, and one token per row; got {} for {}",
                             tokens.size(), number_of(rows_.size(), "row")));
-  }
   check_ids("step", tokens);
   for (std::size_t row = 0; row < tokens.size(); ++row) rows_[row].push_back(tokens[row]);
   try {

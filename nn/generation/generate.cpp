@@ -93,11 +93,10 @@ std::vector<Hypothesis> in_batches(const char* op, const EncoderDecoder& model,
 
 std::vector<Hypothesis> beam_search(const EncoderDecoder& model, const std::vector<TokenIds>& sources,
                                     const SearchConfig& config) {
-  if (config.n_best < 1 || config.n_best > std::max<Index>(config.beam, 1)) {
+  if (config.n_best < 1 || config.n_best > std::max<Index>(config.beam, 1))
     throw Error(
         format("[beam_search] n_best must be from 1 to beam; got n_best={}, beam={}; try a larger beam",
                config.n_best, config.beam));
-  }
   return in_batches("beam_search", model, sources, config,
                     [&](NextTokenModel& steps, const auto&, const std::vector<Index>& limits,
                         const Finished& finished) { search_beams(steps, limits, config, finished); });

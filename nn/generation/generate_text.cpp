@@ -17,11 +17,10 @@ struct Sample {
 
 void check(const DecoderOnlyConfig& model, const TokenIds& prompt, const TextGenerationConfig& config) {
   config.sampling.check();
-  if (config.samples < 1 || config.max_tokens < 0) {
+  if (config.samples < 1 || config.max_tokens < 0)
     throw Error(format(
         "[generate_text] samples must be positive and max_tokens not negative; got samples={}, max_tokens={}",
         config.samples, config.max_tokens));
-  }
   // The last drawn token needs no position.
   const Index length = static_cast<Index>(prompt.size()), drawn = std::max<Index>(config.max_tokens - 1, 0),
               all = length + std::min(drawn, std::numeric_limits<Index>::max() - length);

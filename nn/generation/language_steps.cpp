@@ -44,10 +44,9 @@ Tensor LanguageSteps::step(const TokenIds& tokens) {
 Tensor LanguageSteps::logits(const Tensor& ids) {
   const Index first = start() + (caches_ ? caches_->length() : 0);
   Tensor prefix_lengths;  // not needed after the prompt: later tokens see all of it anyway
-  if (model_.config().prefix && first < prompt_) {
+  if (model_.config().prefix && first < prompt_)
     prefix_lengths =
         Tensor::full({ids.size(0)}, static_cast<double>(prompt_ - start()), DType::i32, model_.device());
-  }
   const Tensor states =
       caches_ ? model_.states(ids, *caches_, prefix_lengths) : model_.states(ids, prefix_lengths);
   const Tensor last = slice(states, 1, states.size(1) - 1, 1);

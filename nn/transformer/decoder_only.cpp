@@ -80,9 +80,8 @@ Tensor DecoderOnly::through_layers(const Tensor& embedded_btc, const AttentionCo
     return angles[config_.has_full_attention(layer)][config_.has_window_base(layer)];
   };
   if (caches != nullptr) context.cache = &caches->layer(0);
-  for (std::size_t i = 0; i < layers_.size(); ++i) {
+  for (std::size_t i = 0; i < layers_.size(); ++i)
     if (!angles_of(i).table.defined()) angles_of(i) = layers_[i].angles(embedded_btc, context);
-  }
   ResidualStream stream(embedded_btc);
   if (weights != nullptr) weights->assign(layers_.size(), {});
   for (std::size_t i = 0; i < layers_.size(); ++i) {

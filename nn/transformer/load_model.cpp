@@ -19,11 +19,10 @@ std::string config_text(const char* model, const FieldList& fields) {
 void read_config_text(const char* model, const std::string& text, FieldList&& fields,
                       const std::function<void()>& check) {
   const auto json = parse_json(text, "the model's configuration is damaged: it");
-  if (json.is_object() && json.contains("model_type") && !json.contains("model")) {
+  if (json.is_object() && json.contains("model_type") && !json.contains("model"))
     throw CheckpointError(
         "the configuration belongs to transformers, model_type=" + json["model_type"].dump() +
         ", and not to a run; try load_hugging_face(), or load_checkpoint() in Python");
-  }
   try {
     if (json.at("model") != model)
       throw Error(std::string("model must be ") + model + "; got " + json["model"].dump());

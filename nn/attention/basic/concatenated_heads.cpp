@@ -18,9 +18,8 @@ ConcatenatedHeads::ConcatenatedHeads(const ConcatenatedHeadsConfig& config, Gene
 
 Tensor ConcatenatedHeads::operator()(const Tensor& query, const Tensor& memory,
                                      const AttentionContext& context) const {
-  if (context.cache != nullptr) {
+  if (context.cache != nullptr)
     throw Error("[concatenated_heads] this layer keeps no cache; try MultiHeadAttention");
-  }
   TensorList outputs, weights(heads_.size());
   for (std::size_t h = 0; h < heads_.size(); ++h) {
     AttentionContext own = context;

@@ -49,9 +49,8 @@ void ContiguousCache::pick(const std::vector<std::int32_t>& order) {
   std::vector<std::int32_t> same(static_cast<std::size_t>(rows()));
   std::iota(same.begin(), same.end(), 0);
   if (order == same) return;
-  for (Tensor* cached : {&keys_, &values_}) {
+  for (Tensor* cached : {&keys_, &values_})
     if (cached->defined()) pick_rows(*cached, order);
-  }
 }
 
 void ContiguousCache::clear() {

@@ -34,10 +34,9 @@ std::int32_t PagedCache::writable_block(Table& table, Index at) {
     table.push_back(fresh_block());
   } else if (references_[static_cast<std::size_t>(table[index])] > 1) {
     const std::int32_t shared = table[index], own = fresh_block();
-    for (const Tensor& pool : {keys_, values_}) {
+    for (const Tensor& pool : {keys_, values_})
       if (pool.defined())
         copy_tokens(1, at % block_size_, pool, 0, shared * block_size_, pool, 0, own * block_size_);
-    }
     --references_[static_cast<std::size_t>(shared)];
     table[index] = own;
   }
@@ -80,9 +79,8 @@ Tensor PagedCache::gathered(const Tensor& pool) const {
 }
 
 void PagedCache::release(const Table& table) {
-  for (const std::int32_t block : table) {
+  for (const std::int32_t block : table)
     if (--references_[static_cast<std::size_t>(block)] == 0) free_.push_back(block);
-  }
 }
 
 void PagedCache::pick(const std::vector<std::int32_t>& order) {
