@@ -63,18 +63,13 @@ std::pair<Index, double> rank_and_scale_in(const std::string& folder) {
     // Other ways to begin may have changed the model that the adapters are for.
     const Json begin = json.value("init_lora_weights", Json(true));
     if (!begin.is_boolean() && begin != "gaussian") fields.demand("init_lora_weights", true);
-    fields.ignore({"init_lora_weights", "base_model_name_or_path",
-                   "task_type",         "auto_mapping",
-                   "peft_version",      "revision",
-                   "inference_mode",    "target_modules",
-                   "exclude_modules",   "lora_dropout",
-                   "fan_in_fan_out",    "layers_to_transform",
-                   "layers_pattern",    "megatron_config",
-                   "megatron_core",     "loftq_config",
-                   "eva_config",        "corda_config",
-                   "qalora_group_size", "runtime_config",
-                   "arrow_config",      "ensure_weight_tying",
-                   "lora_ga_config",    "use_bdlora"});
+    fields.ignore({"init_lora_weights",
+                   // Names, versions, and how the adapters were made and trained.
+                   "base_model_name_or_path", "task_type", "auto_mapping", "peft_version", "revision",
+                   "inference_mode", "target_modules", "exclude_modules", "lora_dropout", "fan_in_fan_out",
+                   "layers_to_transform", "layers_pattern", "megatron_config", "megatron_core",
+                   "loftq_config", "eva_config", "corda_config", "qalora_group_size", "runtime_config",
+                   "arrow_config", "ensure_weight_tying", "lora_ga_config", "use_bdlora"});
     const double alpha = fields.number("lora_alpha");
     const Index rank = fields.size("r");
     const auto divisor = static_cast<double>(rank);
