@@ -31,18 +31,14 @@ TokenInputConfig input_of(const EncoderDecoderConfig& config, TransformerSide si
 }
 
 /// Ties the tables of distances.
-class TableTie : public ParameterVisitor {
- public:
+struct TableTie : ParameterVisitor {
   void on_parameter(const std::string& path, Parameter& parameter) override {
     if (!ends_with(path, "relative_bias.weight")) return;
-    if (first_.defined())
-      parameter = first_;
-    else
-      first_ = parameter;
+    if (!first.defined()) first = parameter;
+    parameter = first;
   }
 
- private:
-  Parameter first_;
+  Parameter first;
 };
 
 }  // namespace
