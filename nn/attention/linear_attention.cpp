@@ -209,10 +209,6 @@ Tensor LinearAttention::gated(const Tensor& heads, const Tensor& x) const {
   return merged_btn * (kind_.low_rank_gate ? sigmoid(gate_btn) : silu(gate_btn));
 }
 
-CacheWidths LinearAttention::cache_widths() const {
-  return {0, 0, config_.heads * config_.key_width * config_.value_width};
-}
-
 void LinearAttention::visit(ParameterVisitor& visitor) {
   visitor.child("query_key_value", query_key_value_);
   const Index keys = key_heads_of(config_) * config_.key_width, values = config_.heads * config_.value_width;

@@ -34,7 +34,9 @@ class LinearAttention : public Attention {
 
   Tensor operator()(const Tensor& query, const Tensor& memory,
                     const AttentionContext& context = {}) const override;
-  CacheWidths cache_widths() const override;
+  CacheWidths cache_widths() const override {
+    return {0, 0, config_.heads * config_.key_width * config_.value_width};
+  }
   void visit(ParameterVisitor& visitor) override;
 
   // For the table of kinds; see AttentionKind.

@@ -61,11 +61,6 @@ MultiHeadAttention::MultiHeadAttention(const AttentionConfig& config, Generator&
   clear_bias(output_);
 }
 
-Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& memory,
-                                      const AttentionContext& context) const {
-  return (*this)(query, memory, memory, context);
-}
-
 Tensor MultiHeadAttention::operator()(const Tensor& query, const Tensor& key, const Tensor& value,
                                       const AttentionContext& context) const {
   check_inputs("multi_head", query, key, context.cache);
@@ -126,11 +121,6 @@ RotaryAngles MultiHeadAttention::angles(const Tensor& query, const AttentionCont
   for (const auto& piece : pieces_)
     if (!angles.table.defined()) angles = piece->angles(query, context);
   return angles;
-}
-
-CacheWidths MultiHeadAttention::cache_widths() const {
-  if (config_.shared_keys) return {};
-  return {config_.key_heads() * config_.key_width, config_.key_heads() * config_.value_width};
 }
 
 void MultiHeadAttention::visit(ParameterVisitor& visitor) {

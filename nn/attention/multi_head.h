@@ -23,13 +23,18 @@ class MultiHeadAttention : public Attention {
   MultiHeadAttention(const AttentionConfig& config, Generator& random);
 
   Tensor operator()(const Tensor& query, const Tensor& memory,
-                    const AttentionContext& context = {}) const override;
+                    const AttentionContext& context = {}) const override {
+    return (*this)(query, memory, memory, context);
+  }
   /// As above, with keys and values made from different inputs.
   /// Shapes:  query [B, T, C], key [B, S, memory_width], value [B, S, value_memory_width] -> y [B, T, O]
   Tensor operator()(const Tensor& query, const Tensor& key, const Tensor& value,
                     const AttentionContext& context) const;
   RotaryAngles angles(const Tensor& query, const AttentionContext& context) const override;
-  CacheWidths cache_widths() const override;
+  CacheWidths cache_widths() const override {
+    if (config_.shared_keys) return {};
+    return {config_.key_heads() * config_.key_width, config_.key_heads() * config_.value_width};
+  }
   void visit(ParameterVisitor& visitor) override;
 
   // For the table of kinds; see AttentionKind.
