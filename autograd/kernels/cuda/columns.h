@@ -54,12 +54,8 @@ __global__ void __launch_bounds__(kBlock, 4)
       for (int u = 0; u < kAtOnce; ++u)
         if (row + u * lanes < rows) loaded[u] = source.load(at + u * stride);
 #pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) {
-        if (row + u * lanes >= rows) continue;
-        const Pack<W, N> values = source.use(at + u * stride, loaded[u]);
-#pragma unroll
-        for (int k = 0; k < N; ++k) sums.of[k] += values.of[k];
-      }
+      for (int u = 0; u < kAtOnce; ++u)
+        if (row + u * lanes < rows) add_pack(sums, source.use(at + u * stride, loaded[u]));
     }
     if (!y) continue;
     of_threads[thread] = sums;

@@ -38,12 +38,6 @@ __device__ Place place_of_warp() {
   return {Index{blockIdx.x} * kWarps + own_warp(), (Index{blockIdx.y} * kWarp + own_lane()) * N};
 }
 
-template <int N, class W>
-__device__ void add_pack(Pack<W, N>& sums, const Pack<W, N>& values) {
-#pragma unroll
-  for (int k = 0; k < N; ++k) sums.of[k] += values.of[k];
-}
-
 /// A warp sums the rows of each id in its chunk. If it has all rows of an id, the sum goes to the table. The
 /// first and the last id may have rows in other chunks too, and their sums go to pieces [chunks, 2, width]:
 /// [.., 0] if the id's first row is in an earlier chunk, [.., 1] if it is here.
@@ -74,8 +68,7 @@ __global__ void sum_chunks_kernel(SortedRows rows, const T* dy, Write<Wide<T>> d
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
       if (ids[u] >= none || column >= rows.width) continue;
-#pragma unroll
-      for (int k = 0; k < N; ++k) sums.of[k] += static_cast<W>(values[u].of[k]);
+      add_pack(sums, widened(values[u]));
       const bool goes_on = ids[u] == ids[u + 1];
       if (goes_on && base + u + 1 < kRun) continue;
       const bool is_piece = goes_on || began_before;

@@ -154,9 +154,7 @@ __global__ void head_parts_kernel(HeadNorms s, const T* x, const Wide<T>* rstd, 
   of_threads[team * lanes + lane] = products;
   __syncthreads();
   if (team > 0 || column >= s.n) return;
-  for (int other = 1; other < teams; ++other)
-#pragma unroll
-    for (int j = 0; j < N; ++j) products.of[j] += of_threads[other * lanes + lane].of[j];
+  for (int other = 1; other < teams; ++other) add_pack(products, of_threads[other * lanes + lane]);
   store_pack(partials + ((of_keys ? parts : 0) + part) * s.n + column, products);
 }
 

@@ -31,11 +31,7 @@ __device__ void map_packs(Index end, F& f, const Write<T>& y, const X*... x) {
 #pragma unroll
       for (int k = 0; k < N; ++k)
         values.of[k] = std::apply([&](const auto&... of) { return f(of.of[k]...); }, wide);
-      if (y.add) {
-        const Pack<Wide<T>, N> before = widened(out[u]);
-#pragma unroll
-        for (int k = 0; k < N; ++k) values.of[k] = before.of[k] + values.of[k];
-      }
+      if (y.add) add_pack(values, widened(out[u]));
       store_pack(y.to + i * N, narrowed<T>(values));
     }
   }

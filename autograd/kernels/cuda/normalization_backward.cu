@@ -121,11 +121,7 @@ __global__ void __launch_bounds__(kBlock, 2)
       for_each(k, [&](int j, W, W g, W normal) {
         values.of[j] = scale * (g - mean_gradient - normal * mean_product);
       });
-      if (dx.add) {
-        const Pack<W, kSize> before = widened(load_pack<kSize>(Row::dx(k)));
-#pragma unroll
-        for (int j = 0; j < kSize; ++j) values.of[j] += before.of[j];
-      }
+      if (dx.add) add_pack(values, widened(load_pack<kSize>(Row::dx(k))));
       const Pack<T> rounded = narrowed<T>(values);
       store_pack<kSize>(dx.to + at, rounded);
       if (branch.to == nullptr) return;

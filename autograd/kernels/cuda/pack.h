@@ -68,14 +68,16 @@ __device__ Pack<T, N> narrowed(const Pack<Wide<T>, N>& x) {
   return y;
 }
 
+template <int N, class W>
+__device__ void add_pack(Pack<W, N>& sums, const Pack<W, N>& values) {
+#pragma unroll
+  for (int k = 0; k < N; ++k) sums.of[k] += values.of[k];
+}
+
 /// Assigns or adds, as `y` says, N neighbours from element i on.
 template <int N, class T>
 __device__ void put_pack(const Write<T>& y, Index i, Pack<Wide<T>, N> values) {
-  if (y.add) {
-    const Pack<Wide<T>, N> before = widened(load_pack<N>(y.to + i));
-#pragma unroll
-    for (int k = 0; k < N; ++k) values.of[k] += before.of[k];
-  }
+  if (y.add) add_pack(values, widened(load_pack<N>(y.to + i)));
   store_pack(y.to + i, narrowed<T>(values));
 }
 
