@@ -28,22 +28,17 @@ struct BlockSizes {
   }
 };
 
-/// A range of keys, within a row of them or all rows.
-struct BlockRange {
-  Index from, to;
-};
-
 /// The keys that a row of queries may see, without the choice of blocks.
-TAPEFORMER_HOST_DEVICE inline BlockRange seen_range(const BlockSizes& s, Index row) {
+TAPEFORMER_HOST_DEVICE inline KeyRange seen_range(const BlockSizes& s, Index row) {
   const Index query = row / s.heads;
   if (s.from == nullptr) return {0, s.keys};
   return {s.from[query], s.to[query]};
 }
 
 /// The keys of a unit that a row of queries sees, among those of all units.
-TAPEFORMER_HOST_DEVICE inline BlockRange range_in_unit(const BlockSizes& s, Index row, Index unit) {
+TAPEFORMER_HOST_DEVICE inline KeyRange range_in_unit(const BlockSizes& s, Index row, Index unit) {
   if (unit >= s.units()) return {0, 0};
-  const BlockRange seen = seen_range(s, row);
+  const KeyRange seen = seen_range(s, row);
   const Index first = unit % s.blocks() * s.block, end = first + s.block, start = unit / s.blocks() * s.keys;
   return {start + (seen.from > first ? seen.from : first), start + (seen.to < end ? seen.to : end)};
 }
@@ -51,7 +46,7 @@ TAPEFORMER_HOST_DEVICE inline BlockRange range_in_unit(const BlockSizes& s, Inde
 /// Calls each(block) for the whole blocks other than `own` that a row of queries may see entirely.
 template <class F>
 TAPEFORMER_HOST_DEVICE void for_other_blocks(const BlockSizes& s, Index row, Index own, const F& each) {
-  const BlockRange seen = seen_range(s, row);
+  const KeyRange seen = seen_range(s, row);
   for (Index block = (seen.from + s.block - 1) / s.block; (block + 1) * s.block <= seen.to; ++block)
     if (block != own) each(block);
 }
@@ -70,7 +65,7 @@ TAPEFORMER_HOST_DEVICE void choose_for_row(const BlockSizes& s, Index row, const
   const W* const scores = all_scores + row / s.choosers * s.whole_blocks();
   std::int32_t* const units = all_units + row * s.top_k;
   const Index own = own_block(s, row), first = s.key_row(row) * s.blocks();
-  const BlockRange seen = seen_range(s, row);
+  const KeyRange seen = seen_range(s, row);
   Index count = 0;
   if (seen.from < seen.to) units[count++] = static_cast<std::int32_t>(first + own);
   for_other_blocks(s, row, own, [&](Index block) {

@@ -35,10 +35,6 @@ TAPEFORMER_HOST_DEVICE inline Sequence sequence_at(const Visibility& v, Index i)
   return {row, v.query_starts[i + 1] - row, key, within(v.key_starts[i + 1], key, v.keys) - key};
 }
 
-struct VisibleRange {
-  Index from, to;
-};
-
 /// The number of keys whose positions are all below `positions`.
 TAPEFORMER_HOST_DEVICE inline Index whole_keys(const Visibility& v, Index positions) {
   return positions < v.span ? 0 : (positions - v.span) / v.stride + 1;
@@ -59,8 +55,8 @@ TAPEFORMER_HOST_DEVICE inline Index position_at(const Visibility& v, const Seque
 }
 
 /// The keys that positions and lengths allow query t of sequence i to see, without the masks.
-TAPEFORMER_HOST_DEVICE inline VisibleRange range_at(const Visibility& v, const Sequence& sequence, Index i,
-                                                    Index t) {
+TAPEFORMER_HOST_DEVICE inline KeyRange range_at(const Visibility& v, const Sequence& sequence, Index i,
+                                                Index t) {
   const auto least = [](Index a, Index b) { return a < b ? a : b; };
   const auto most = [](Index a, Index b) { return a < b ? b : a; };
   const Index keys = keys_at(v, sequence, i), position = position_at(v, sequence, i, t);

@@ -51,6 +51,12 @@ constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
 #define TAPEFORMER_CPU_TYPES(use) use(float) use(double)
 #define TAPEFORMER_CUDA_TYPES(use) TAPEFORMER_CPU_TYPES(use) use(BFloat16)
 
+/// The keys [from, to).
+struct KeyRange {
+  Index from = 0, to = 0;
+  TAPEFORMER_HOST_DEVICE Index size() const { return to - from; }
+};
+
 /// The destination of a kernel's gradient: assigned, or added to; nullptr if it is not needed.
 template <class T>
 struct Write {

@@ -19,11 +19,6 @@ constexpr Index kQueryBlock = 24, kKeyBlock = 128;
 
 constexpr Index blocks_of(Index count, Index block) { return (count + block - 1) / block; }
 
-struct KeyRange {
-  Index from = 0, to = 0;
-  Index size() const { return to - from; }
-};
-
 /// The keys that query t may see at most.
 inline KeyRange keys_of(const AttentionShape& s, Index b, Index t) {
   const Index row = b * s.queries + t;

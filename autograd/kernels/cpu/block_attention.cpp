@@ -75,7 +75,7 @@ void sort_by_block(Cpu, const BlockSizes& s, const std::int32_t* units, const So
   for (Index i = 0; i < s.parts(); ++i) {
     const std::int32_t part = next[units[i]]++;
     const Index row = i / s.top_k;
-    const BlockRange range = range_in_unit(s, row, units[i]);
+    const KeyRange range = range_in_unit(s, row, units[i]);
     parts.places[i] = part;
     parts.rows[part] = static_cast<std::int32_t>(row);
     parts.from[part] = static_cast<std::int32_t>(range.from);

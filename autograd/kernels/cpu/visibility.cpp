@@ -18,7 +18,7 @@ class RealKeys {
     for (Index s = S_; s-- > 0;) next_[s] = real[s] ? static_cast<std::int32_t>(s) : next_[s + 1];
     for (Index s = 1; s <= S_; ++s) past_[s] = real[s - 1] ? static_cast<std::int32_t>(s) : past_[s - 1];
   }
-  VisibleRange cut(const VisibleRange& range) const {
+  KeyRange cut(const KeyRange& range) const {
     const Index from = std::min<Index>(next_[range.from], range.to);
     return {from, std::max<Index>(from, past_[range.to])};
   }
@@ -38,7 +38,7 @@ void find_visible_keys(Cpu, const Visibility& v, std::int32_t* from, std::int32_
     if (v.key_mask != nullptr && begins_entry) real_keys.look_at(v.key_mask + i * v.keys);
     for (Index t = 0; t < sequence.queries; ++t) {
       const Index row = sequence.row + t;
-      VisibleRange range = range_at(v, sequence, i, t);
+      KeyRange range = range_at(v, sequence, i, t);
       if (v.key_mask != nullptr) range = real_keys.cut(range);
       from[row] = static_cast<std::int32_t>(range.from);
       to[row] =

@@ -19,7 +19,7 @@ __global__ void find_visible_keys_kernel(Visibility v, std::int32_t* from, std::
   for_each_index(v.batch * v.queries, [&](Index row) {
     const Index i = sequence_of(v, row);
     const Sequence sequence = sequence_at(v, i);
-    VisibleRange range = range_at(v, sequence, i, row - sequence.row);
+    KeyRange range = range_at(v, sequence, i, row - sequence.row);
     if (v.key_mask != nullptr) {
       const bool* real = v.key_mask + row / v.queries * v.keys;
       while (range.from < range.to && !real[range.from]) ++range.from;

@@ -46,7 +46,7 @@ __global__ void place_parts_kernel(BlockSizes s, const std::int32_t* keys, const
     for (Index unit = before + 1; unit <= own; ++unit) parts.starts[unit] = static_cast<std::int32_t>(part);
     if (is_end) return;
     const Index row = choices[part] / s.top_k;
-    const BlockRange range = range_in_unit(s, row, own);
+    const KeyRange range = range_in_unit(s, row, own);
     parts.places[choices[part]] = static_cast<std::int32_t>(part);
     parts.rows[part] = static_cast<std::int32_t>(row);
     parts.from[part] = static_cast<std::int32_t>(range.from);

@@ -194,10 +194,6 @@ __device__ bool load_ranges(const AttentionShape& s, AttentionTile<W>& tile, Ind
   return __syncthreads_or(sees) != 0;
 }
 
-struct KeyRange {
-  Index from, to;
-};
-
 /// Calls f() for each tile of keys in a range, with the place's keys set to it.
 template <class W, class F>
 __device__ void for_each_key_tile(const AttentionShape& s, const KeyRange& range, TilePlace& place, F&& f) {
