@@ -71,10 +71,7 @@ void logical_and(Cpu, const Broadcast& sizes, const bool* a, const bool* b, bool
 void logical_and(Cuda, const Broadcast& sizes, const bool* a, const bool* b, bool* y);
 /// sum += x.
 TAPEFORMER_KERNEL(add_in_place, Index count, const T* x, T* sum);
-/// Position of the first NaN, or unless `nan_only` infinity; -1 if there is none.
-template <class T>
-Index first_non_finite(Cpu, Index count, const T* x, bool nan_only);
-template <class T>
-Index first_non_finite(Cuda, Index count, const T* x, bool nan_only);
+/// *first = the position of the first NaN, or unless `nan_only` infinity; -1 if there is none.
+TAPEFORMER_KERNEL(first_non_finite, Index count, const T* x, bool nan_only, Index* first);
 
 }  // namespace tapeformer::kernels

@@ -22,13 +22,13 @@ struct Cuda {
   void name(Cuda, __VA_ARGS__);      \
   template <class On, class T>       \
   using name##_on = void(On, __VA_ARGS__)
-/// Compiles a kernel, after its definition, for every type of the CPU or of a GPU.
-#define TAPEFORMER_CPU_KERNEL(name)           \
-  template name##_on<Cpu, float> name<float>; \
-  template name##_on<Cpu, double> name<double>
-#define TAPEFORMER_CUDA_KERNEL(name)             \
-  template name##_on<Cuda, float> name<float>;   \
-  template name##_on<Cuda, double> name<double>; \
+/// Compiles a kernel, after its definition, for f32 and f64, or for every type of the CPU or of a GPU.
+#define TAPEFORMER_WIDE_KERNEL(on, name)     \
+  template name##_on<on, float> name<float>; \
+  template name##_on<on, double> name<double>
+#define TAPEFORMER_CPU_KERNEL(name) TAPEFORMER_WIDE_KERNEL(Cpu, name)
+#define TAPEFORMER_CUDA_KERNEL(name)  \
+  TAPEFORMER_WIDE_KERNEL(Cuda, name); \
   template name##_on<Cuda, BFloat16> name<BFloat16>
 
 /// The type in which values of type T are computed, summed and kept as statistics: float for BFloat16, else
@@ -47,9 +47,8 @@ using Wide = typename WideOf<T>::Type;
 template <class T>
 constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
 
-/// The types that kernels are compiled for.
+/// Expands to use(T) for f32 and f64.
 #define TAPEFORMER_CPU_TYPES(use) use(float) use(double)
-#define TAPEFORMER_CUDA_TYPES(use) TAPEFORMER_CPU_TYPES(use) use(BFloat16)
 
 /// The keys [from, to).
 struct KeyRange {

@@ -19,7 +19,7 @@ Index first(Sought sought, const Tensor& x) {
   Index found = -1;
   const Index count = x.elements();
   dispatch("anomaly", operands(x), [&](auto on, auto* from) {
-    found = kernels::first_non_finite(on, count, from, sought == Sought::nan);
+    kernels::first_non_finite(on, count, from, sought == Sought::nan, &found);
   });
   return found;
 }

@@ -177,18 +177,18 @@ void add_in_place(Cpu, Index count, const T* x, T* sum) {
 }
 
 template <class T>
-Index first_non_finite(Cpu, Index count, const T* x, bool nan_only) {
-  std::atomic<Index> first{count};
+void first_non_finite(Cpu, Index count, const T* x, bool nan_only, Index* first) {
+  std::atomic<Index> least{count};
   parallel_ranges(count, 1, [&](Index from, Index to) {
     for (Index i = from; i < to; ++i) {
       if (nan_only ? !std::isnan(x[i]) : std::isfinite(x[i])) continue;
-      Index known = first.load();
-      while (i < known && !first.compare_exchange_weak(known, i)) {
+      Index known = least.load();
+      while (i < known && !least.compare_exchange_weak(known, i)) {
       }
       return;
     }
   });
-  return first == count ? -1 : first.load();
+  *first = least == count ? -1 : least.load();
 }
 
 TAPEFORMER_CPU_KERNEL(unary_forward);
@@ -200,10 +200,8 @@ TAPEFORMER_CPU_KERNEL(clamp);
 TAPEFORMER_CPU_KERNEL(where);
 TAPEFORMER_CPU_KERNEL(equal);
 TAPEFORMER_CPU_KERNEL(add_in_place);
-
-#define INSTANTIATE(T)                                                    \
-  template void unary_forward_with_derivative(Cpu, Unary, Index, T*, T*); \
-  template Index first_non_finite(Cpu, Index, const T*, bool);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_CPU_KERNEL(first_non_finite);
+template void unary_forward_with_derivative(Cpu, Unary, Index, float*, float*);
+template void unary_forward_with_derivative(Cpu, Unary, Index, double*, double*);
 
 }  // namespace tapeformer::kernels

@@ -184,14 +184,14 @@ void add_in_place(Cuda on, Index count, const T* x, T* sum) {
 }
 
 template <class T>
-Index first_non_finite(Cuda on, Index count, const T* x, bool nan_only) {
-  unsigned long long first = ~0ULL;
+void first_non_finite(Cuda on, Index count, const T* x, bool nan_only, Index* first) {
+  unsigned long long least = ~0ULL;
   const Scratch<unsigned long long> found(on, 1);
-  cuda::overwrite(on.device, found.data(), &first, sizeof first);
+  cuda::overwrite(on.device, found.data(), &least, sizeof least);
   launch(on, "first_non_finite", first_non_finite_kernel<T>, blocks_for(count), count, nan_only, x,
          found.data());
-  cuda::download(on.device, &first, found.data(), sizeof first);
-  return first == ~0ULL ? -1 : static_cast<Index>(first);
+  cuda::download(on.device, &least, found.data(), sizeof least);
+  *first = least == ~0ULL ? -1 : static_cast<Index>(least);
 }
 
 TAPEFORMER_CUDA_KERNEL(unary_forward);
@@ -203,8 +203,6 @@ TAPEFORMER_CUDA_KERNEL(clamp);
 TAPEFORMER_CUDA_KERNEL(where);
 TAPEFORMER_CUDA_KERNEL(equal);
 TAPEFORMER_CUDA_KERNEL(add_in_place);
-
-#define INSTANTIATE(T) template Index first_non_finite(Cuda, Index, const T*, bool);
-TAPEFORMER_CUDA_TYPES(INSTANTIATE)
+TAPEFORMER_CUDA_KERNEL(first_non_finite);
 
 }  // namespace tapeformer::kernels

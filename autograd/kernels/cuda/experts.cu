@@ -55,8 +55,7 @@ void sort_by_expert(Cuda on, const ExpertSizes& sizes, const std::int32_t* place
   launch(on, "expert_shares", expert_shares_kernel<T>, blocks_for(sizes.experts), sizes, starts, shares);
 }
 
-template sort_by_expert_on<Cuda, float> sort_by_expert<float>;
-template sort_by_expert_on<Cuda, double> sort_by_expert<double>;
+TAPEFORMER_WIDE_KERNEL(Cuda, sort_by_expert);
 TAPEFORMER_CUDA_KERNEL(choose_experts);
 
 }  // namespace tapeformer::kernels

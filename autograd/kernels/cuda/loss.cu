@@ -345,7 +345,6 @@ TAPEFORMER_CUDA_KERNEL(cross_entropy_forward);
 TAPEFORMER_CUDA_KERNEL(cross_entropy_backward);
 TAPEFORMER_CUDA_KERNEL(cross_entropy_with_gradient);
 TAPEFORMER_CUDA_KERNEL(scale_gradient);
-template void mean_loss(Cuda, Index, const double*, const std::int32_t*, float*);
-template void mean_loss(Cuda, Index, const double*, const std::int32_t*, double*);
+TAPEFORMER_WIDE_KERNEL(Cuda, mean_loss);
 
 }  // namespace tapeformer::kernels

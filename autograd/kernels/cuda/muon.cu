@@ -170,10 +170,8 @@ void muon_step(Cuda on, const StepTensors& all, const MuonStep* steps, Index ste
   }
 }
 
-#define INSTANTIATE(T)                                                                   \
-  template void muon_momentum<T>(Cuda, const StepTensors&, double, bool, const double*); \
-  template void newton_schulz(Cuda, const NewtonSchulz&, T*);                            \
-  template void muon_step<T>(Cuda, const StepTensors&, const MuonStep*, Index, const double*);
-TAPEFORMER_CPU_TYPES(INSTANTIATE)
+TAPEFORMER_WIDE_KERNEL(Cuda, muon_momentum);
+TAPEFORMER_WIDE_KERNEL(Cuda, newton_schulz);
+TAPEFORMER_WIDE_KERNEL(Cuda, muon_step);
 
 }  // namespace tapeformer::kernels

@@ -186,14 +186,14 @@ void scale_in_place(Cuda on, Index count, double factor, T* x) {
       static_cast<const T*>(x));
 }
 
+TAPEFORMER_WIDE_KERNEL(Cuda, gradient_norm);
+TAPEFORMER_WIDE_KERNEL(Cuda, average_step);
+TAPEFORMER_WIDE_KERNEL(Cuda, exchange_values);
+TAPEFORMER_WIDE_KERNEL(Cuda, scale_in_place);
+
 #define INSTANTIATE_STEP(Step, T) \
   template void optimizer_step<T>(Cuda, const StepTensors&, const Step*, Index, const double*);
-#define INSTANTIATE(T)                                                                        \
-  template void gradient_norm<T>(Cuda, const StepTensors&, double, double, double*, double*); \
-  TAPEFORMER_STEPS(INSTANTIATE_STEP, T)                                                       \
-  template void average_step<T>(Cuda, const StepTensors&, double, const double*);             \
-  template void exchange_values<T>(Cuda, const StepTensors&);                                 \
-  template void scale_in_place(Cuda, Index, double, T*);
+#define INSTANTIATE(T) TAPEFORMER_STEPS(INSTANTIATE_STEP, T)
 TAPEFORMER_CPU_TYPES(INSTANTIATE)
 
 }  // namespace tapeformer::kernels

@@ -150,10 +150,7 @@ void rotate(Cuda on, const Rotation& s, const Wide<T>* table, const T* x, Write<
          blocks_for(s.rows * items), s, static_cast<int>(rest), table, x, y);
 }
 
-template void rotary_table(Cuda, const TokenPositions&, Index, const double*, float*);
-template void rotary_table(Cuda, const TokenPositions&, Index, const double*, double*);
-template void rotate(Cuda, const Rotation&, const float*, const float*, Write<float>);
-template void rotate(Cuda, const Rotation&, const double*, const double*, Write<double>);
-template void rotate(Cuda, const Rotation&, const float*, const BFloat16*, Write<BFloat16>);
+TAPEFORMER_WIDE_KERNEL(Cuda, rotary_table);
+TAPEFORMER_CUDA_KERNEL(rotate);
 
 }  // namespace tapeformer::kernels

@@ -227,8 +227,7 @@ void index_scores_backward(Cuda on, const KeysOfQueries& keys, const IndexSizes&
 }
 
 TAPEFORMER_CUDA_KERNEL(choose_keys);
-template choose_largest_on<Cuda, float> choose_largest<float>;
-template choose_largest_on<Cuda, double> choose_largest<double>;
+TAPEFORMER_WIDE_KERNEL(Cuda, choose_largest);
 TAPEFORMER_CUDA_KERNEL(index_scores_forward);
 TAPEFORMER_CUDA_KERNEL(index_scores_backward);
 
