@@ -91,8 +91,8 @@ struct SortedParts {
 TAPEFORMER_KERNEL(choose_blocks, const BlockSizes& sizes, const T* query, const Wide<T>* means,
                   Wide<T>* scores, std::int32_t* units);
 
-void sort_by_block(Cpu, const BlockSizes& sizes, const std::int32_t* units, const SortedParts& parts);
-void sort_by_block(Cuda, const BlockSizes& sizes, const std::int32_t* units, const SortedParts& parts);
+TAPEFORMER_PLAIN_KERNEL(sort_by_block, const BlockSizes& sizes, const std::int32_t* units,
+                        const SortedParts& parts);
 
 /// Whether a pair (b, h, t, s) of `index` in [B, H, T, S] lies in a unit that the query has chosen.
 TAPEFORMER_HOST_DEVICE inline bool is_chosen_pair(const BlockSizes& s, const std::int32_t* units,
@@ -104,8 +104,7 @@ TAPEFORMER_HOST_DEVICE inline bool is_chosen_pair(const BlockSizes& s, const std
   return false;
 }
 /// pairs [B, H, T, S]: whether a key lies in a unit that the query has chosen.
-void write_chosen_pairs(Cpu, const BlockSizes& sizes, const std::int32_t* units, bool* pairs);
-void write_chosen_pairs(Cuda, const BlockSizes& sizes, const std::int32_t* units, bool* pairs);
+TAPEFORMER_PLAIN_KERNEL(write_chosen_pairs, const BlockSizes& sizes, const std::int32_t* units, bool* pairs);
 
 /// attention_forward() of a shape with a query for each part and the keys of all units.
 TAPEFORMER_KERNEL(block_attention_forward, const BlockSizes& sizes, const AttentionShape& shape,

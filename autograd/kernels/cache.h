@@ -18,7 +18,6 @@ TAPEFORMER_KERNEL(put_tokens, const TokenPlaces& places, const T* keys, const T*
                   T* held_values);
 
 /// lengths[r] = positions[r] + 1
-void lengths_up_to(Cpu, Index rows, const std::int32_t* positions, std::int32_t* lengths);
-void lengths_up_to(Cuda, Index rows, const std::int32_t* positions, std::int32_t* lengths);
+TAPEFORMER_PLAIN_KERNEL(lengths_up_to, Index rows, const std::int32_t* positions, std::int32_t* lengths);
 
 }  // namespace tapeformer::kernels

@@ -17,8 +17,8 @@ TAPEFORMER_HOST_DEVICE inline std::uint32_t dropout_word(const PhiloxStream& str
 }
 
 /// Bit i % 32 of mask[i / 32] is set when element i is kept: its word is not below `dropped`.
-void dropout_mask(Cpu, const PhiloxStream& stream, Index count, std::uint32_t dropped, std::int32_t* mask);
-void dropout_mask(Cuda, const PhiloxStream& stream, Index count, std::uint32_t dropped, std::int32_t* mask);
+TAPEFORMER_PLAIN_KERNEL(dropout_mask, const PhiloxStream& stream, Index count, std::uint32_t dropped,
+                        std::int32_t* mask);
 /// y = kept ? scale * x : 0
 TAPEFORMER_KERNEL(dropout_apply, Index count, const std::int32_t* mask, double scale, const T* x, Write<T> y);
 

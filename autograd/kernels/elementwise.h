@@ -67,8 +67,7 @@ TAPEFORMER_KERNEL(clamp, Index count, double low, double high, const T* x, T* y)
 /// y = condition ? a : b, the three of them broadcast (condition has strides_c).
 TAPEFORMER_KERNEL(where, const Broadcast& sizes, const bool* condition, const T* a, const T* b, T* y);
 TAPEFORMER_KERNEL(equal, const Broadcast& sizes, const T* a, const T* b, bool* y);
-void logical_and(Cpu, const Broadcast& sizes, const bool* a, const bool* b, bool* y);
-void logical_and(Cuda, const Broadcast& sizes, const bool* a, const bool* b, bool* y);
+TAPEFORMER_PLAIN_KERNEL(logical_and, const Broadcast& sizes, const bool* a, const bool* b, bool* y);
 /// sum += x.
 TAPEFORMER_KERNEL(add_in_place, Index count, const T* x, T* sum);
 /// *first = the position of the first NaN, or unless `nan_only` infinity; -1 if there is none.

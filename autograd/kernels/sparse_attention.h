@@ -73,7 +73,6 @@ TAPEFORMER_KERNEL(sparse_attention_backward, const KeysOfQueries& keys, const Sp
                   const T* query, const T* latents, const T* dy, Write<T> dquery, Write<T> dlatents);
 
 /// pairs [B, T, S]: whether the query has chosen the key.
-void write_pairs_of_keys(Cpu, const KeysOfQueries& keys, bool* pairs);
-void write_pairs_of_keys(Cuda, const KeysOfQueries& keys, bool* pairs);
+TAPEFORMER_PLAIN_KERNEL(write_pairs_of_keys, const KeysOfQueries& keys, bool* pairs);
 
 }  // namespace tapeformer::kernels

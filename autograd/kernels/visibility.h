@@ -71,8 +71,8 @@ TAPEFORMER_HOST_DEVICE inline KeyRange range_at(const Visibility& v, const Seque
 
 /// The ranges [from, to) of keys, [B, T] each. They begin and end at keys that key_mask keeps; a query that
 /// is not real, or that has no keys left, gets an empty range.
-void find_visible_keys(Cpu, const Visibility& visibility, std::int32_t* from, std::int32_t* to);
-void find_visible_keys(Cuda, const Visibility& visibility, std::int32_t* from, std::int32_t* to);
+TAPEFORMER_PLAIN_KERNEL(find_visible_keys, const Visibility& visibility, std::int32_t* from,
+                        std::int32_t* to);
 
 /// The entry of a relative bias for a key; the nearest one for keys too far away, which the query cannot see.
 TAPEFORMER_HOST_DEVICE inline std::int32_t relative_entry(Index key, Index position, Index reach) {
@@ -81,20 +81,15 @@ TAPEFORMER_HOST_DEVICE inline std::int32_t relative_entry(Index key, Index posit
 }
 
 /// positions [B, T]: the key whose position each query has, which need not be one of its sequence.
-void find_positions(Cpu, const Visibility& visibility, std::int32_t* positions);
-void find_positions(Cuda, const Visibility& visibility, std::int32_t* positions);
+TAPEFORMER_PLAIN_KERNEL(find_positions, const Visibility& visibility, std::int32_t* positions);
 
 /// entries [rows, keys]: key - position + reach, within [0, 2 reach].
-void write_relative_entries(Cpu, Index rows, Index keys, Index reach, const std::int32_t* positions,
-                            std::int32_t* entries);
-void write_relative_entries(Cuda, Index rows, Index keys, Index reach, const std::int32_t* positions,
-                            std::int32_t* entries);
+TAPEFORMER_PLAIN_KERNEL(write_relative_entries, Index rows, Index keys, Index reach,
+                        const std::int32_t* positions, std::int32_t* entries);
 
 /// pairs [rows, keys]: whether a key lies in the range of a row.
-void write_visible_pairs(Cpu, Index rows, Index keys, const std::int32_t* from, const std::int32_t* to,
-                         bool* pairs);
-void write_visible_pairs(Cuda, Index rows, Index keys, const std::int32_t* from, const std::int32_t* to,
-                         bool* pairs);
+TAPEFORMER_PLAIN_KERNEL(write_visible_pairs, Index rows, Index keys, const std::int32_t* from,
+                        const std::int32_t* to, bool* pairs);
 
 /// The pairs that a mask keeps, read at b * [0] + h * [1] + t * [2] + s * [3] of the strides.
 struct PairMask {
@@ -109,7 +104,6 @@ struct PairMask {
 };
 
 /// queries [B, T, H]: those that see a key; keys [B, S, G]: those that a query of their group sees.
-void find_seen_rows(Cpu, const PairMask& mask, bool* queries, bool* keys);
-void find_seen_rows(Cuda, const PairMask& mask, bool* queries, bool* keys);
+TAPEFORMER_PLAIN_KERNEL(find_seen_rows, const PairMask& mask, bool* queries, bool* keys);
 
 }  // namespace tapeformer::kernels

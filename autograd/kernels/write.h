@@ -22,6 +22,10 @@ struct Cuda {
   void name(Cuda, __VA_ARGS__);      \
   template <class On, class T>       \
   using name##_on = void(On, __VA_ARGS__)
+/// Declares the two overloads of a kernel that has no type T.
+#define TAPEFORMER_PLAIN_KERNEL(name, ...) \
+  void name(Cpu, __VA_ARGS__);             \
+  void name(Cuda, __VA_ARGS__)
 /// Compiles a kernel, after its definition, for f32 and f64, or for every type of the CPU or of a GPU.
 #define TAPEFORMER_WIDE_KERNEL(on, name)     \
   template name##_on<on, float> name<float>; \
