@@ -50,15 +50,14 @@ struct SlotArgument {
   Target target;
   bool is_wide;
 };
-inline TensorArgument prepared(const Tensor& x) { return {x, false}; }
-inline TensorArgument prepared(const WideArgument<Tensor>& x) { return {x.argument, true}; }
+inline TensorArgument prepared(const Tensor& x, bool is_wide = false) { return {x, is_wide}; }
 template <class Slot, class Target = typename Slot::Target>
-SlotArgument<Target> prepared(const Slot& slot) {
-  return {slot ? slot.target() : Target{{}, false}, false};
+SlotArgument<Target> prepared(const Slot& slot, bool is_wide = false) {
+  return {slot ? slot.target(is_wide) : Target{{}, false}, is_wide};
 }
-template <class Slot, class Target = typename Slot::Target>
-SlotArgument<Target> prepared(const WideArgument<Slot>& slot) {
-  return {slot.argument ? slot.argument.wide_target() : Target{{}, false}, true};
+template <class Argument>
+auto prepared(const WideArgument<Argument>& x) {
+  return prepared(x.argument, true);
 }
 inline const Tensor& tensor_of(const TensorArgument& argument) { return argument.tensor; }
 template <class Target>

@@ -61,16 +61,9 @@ DType Tape::gradient_type(const Slot& slot) const {
   return to_parameters_ && slot.parameter ? wide(slot.dtype) : slot.dtype;
 }
 
-GradientSlot::Target GradientSlot::target() const {
-  return target_of_type(into_.tape_.slots_[static_cast<std::size_t>(slot_)].dtype);
-}
-
-GradientSlot::Target GradientSlot::wide_target() const {
-  return target_of_type(wide(into_.tape_.slots_[static_cast<std::size_t>(slot_)].dtype));
-}
-
-GradientSlot::Target GradientSlot::target_of_type(DType type) const {
+GradientSlot::Target GradientSlot::target(bool is_wide) const {
   Tape::Slot& slot = into_.tape_.slots_[static_cast<std::size_t>(slot_)];
+  const DType type = is_wide ? wide(slot.dtype) : slot.dtype;
   if (separate_ || type != into_.tape_.gradient_type(slot)) {
     into_.separate_.emplace_back(input_, Tensor::empty(slot.shape, type, slot.device));
     return {into_.separate_.back().second, false};

@@ -190,14 +190,12 @@ class GradientSlot {
     Tensor buffer;  ///< the whole gradient
     bool add;       ///< whether to add to its contents, else assign
   };
-  /// For kernels: the whole buffer to write, of the input's type, and whether to add to its contents.
-  Target target() const;
-  /// As target(), but in f32 where the input is bf16: for sums over many rows.
-  Target wide_target() const;
+  /// For kernels: the whole buffer to write, and whether to add to its contents. It has the input's type, or
+  /// if `is_wide`, for sums over many rows, f32 where the input is bf16.
+  Target target(bool is_wide = false) const;
 
  private:
   friend class Gradients;
-  Target target_of_type(DType type) const;
   GradientSlot(const Gradients& into, std::size_t input, std::int32_t slot, bool separate)
       : into_(into), input_(input), slot_(slot), separate_(separate) {}
   const Gradients& into_;
