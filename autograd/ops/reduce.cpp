@@ -15,23 +15,21 @@ namespace {
 
 using AxisFlags = std::array<bool, Shape::kMaxRank>;
 
-AxisFlags flags_of(const Shape& shape, const Axes& axes) {
+/// The reduced axes, the number of elements along them, and the shape with size 1 there, and without them.
+struct Reduction {
   AxisFlags reduced{};
-  if (axes.empty()) reduced.fill(true);
-  for (const int axis : axes) reduced[static_cast<std::size_t>(shape.checked_axis(axis))] = true;
-  return reduced;
-}
-
-/// The shape with size 1 at the reduced axes, and without them.
-struct ReducedShapes {
+  Index count = 1;
   Shape kept, dropped;
 };
-ReducedShapes reduced_shapes(const Shape& shape, const AxisFlags& reduced) {
-  ReducedShapes result;
+Reduction reduction_of(const Shape& shape, const Axes& axes) {
+  Reduction result;
+  if (axes.empty()) result.reduced.fill(true);
+  for (const int axis : axes) result.reduced[static_cast<std::size_t>(shape.checked_axis(axis))] = true;
   for (int axis = 0; axis < shape.rank(); ++axis) {
-    const bool gone = reduced[static_cast<std::size_t>(axis)];
+    const bool gone = result.reduced[static_cast<std::size_t>(axis)];
     result.kept.append(gone ? 1 : shape[axis]);
     if (!gone) result.dropped.append(shape[axis]);
+    result.count *= gone ? shape[axis] : 1;
   }
   return result;
 }
@@ -69,32 +67,24 @@ Tensor sum_unrecorded(const char* op, const Tensor& x, const AxisFlags& reduced)
   return reduce_runs(x, reduced, wide(x.dtype()), sum).to(x.dtype());
 }
 
-Index reduced_count(const Shape& shape, const AxisFlags& reduced) {
-  Index count = 1;
-  for (int axis = 0; axis < shape.rank(); ++axis)
-    count *= reduced[static_cast<std::size_t>(axis)] ? shape[axis] : 1;
-  return count;
-}
-
 }  // namespace
 
 Tensor sum(const Tensor& x, const Axes& axes, bool keep_axes) {
-  const AxisFlags reduced = flags_of(x.shape(), axes);
-  const ReducedShapes shapes = reduced_shapes(x.shape(), reduced);
-  const Tensor y = sum_unrecorded("sum", x, reduced).alias(keep_axes ? shapes.kept : shapes.dropped);
+  const Reduction s = reduction_of(x.shape(), axes);
+  const Tensor y = sum_unrecorded("sum", x, s.reduced).alias(keep_axes ? s.kept : s.dropped);
   return record("sum", {x}, {}, y,
-                [from = x.shape(), kept = shapes.kept](const Tensor& dy, const Gradients& into) {
+                [from = x.shape(), kept = s.kept](const Tensor& dy, const Gradients& into) {
                   into[0] += broadcast_to(reshape(dy, kept), from);
                 });
 }
 
 Tensor mean(const Tensor& x, const Axes& axes, bool keep_axes) {
-  const auto count = static_cast<double>(reduced_count(x.shape(), flags_of(x.shape(), axes)));
+  const auto count = static_cast<double>(reduction_of(x.shape(), axes).count);
   return affine(sum(x, axes, keep_axes), 1 / count, 0);
 }
 
 Tensor var(const Tensor& x, const Axes& axes, bool keep_axes, double correction) {
-  const auto count = static_cast<double>(reduced_count(x.shape(), flags_of(x.shape(), axes)));
+  const auto count = static_cast<double>(reduction_of(x.shape(), axes).count);
   const Tensor centred = x - mean(x, axes, true);
   return affine(sum(centred * centred, axes, keep_axes), 1 / (count - correction), 0);
 }
