@@ -11,7 +11,6 @@ class ByteTokenizer : public Tokenizer {
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
     for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
   }
-  using Tokenizer::encode;
 
   std::string bytes_of(std::int32_t id) const override {
     check_token(id, vocabulary_size());

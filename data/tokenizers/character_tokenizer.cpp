@@ -45,7 +45,6 @@ class CharacterTokenizer : public Tokenizer {
       i += character.size();
     }
   }
-  using Tokenizer::encode;
 
   std::string bytes_of(std::int32_t id) const override {
     check_token(id, vocabulary_size());

@@ -84,7 +84,6 @@ class PieceTokenizer : public Tokenizer {
       ids.push_back(known == ids_.end() ? kUnknown : known->second);
     });
   }
-  using Tokenizer::encode;
   std::string bytes_of(std::int32_t id) const override {
     check_token(id, vocabulary_size());
     if (id == kUnknown) return form_.before_unknown + std::string(kUnknownText);

@@ -23,7 +23,6 @@ class SubwordTokenizer : public Tokenizer {
     check_utf8(text, "SentencePiece");
     for (const std::int32_t id : model_.encode(text)) ids.push_back(ids_[static_cast<std::size_t>(id)]);
   }
-  using Tokenizer::encode;
   std::string bytes_of(std::int32_t id) const override {
     check_token(id, vocabulary_size());
     return id < kSpecialTokens && id != kUnknown ? ""

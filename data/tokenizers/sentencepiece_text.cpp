@@ -39,7 +39,6 @@ class SentencePieceTextTokenizer : public Tokenizer {
     ids.insert(ids.end(), first.begin(), first.end());
     append_rest(text.substr(part), ids);
   }
-  using Tokenizer::encode;
   void encode_rest(std::string_view text, std::vector<std::int32_t>& ids) const override {
     check_utf8(text, "SentencePiece");
     append_rest(text, ids);

@@ -47,7 +47,6 @@ class ControlledTokenizer : public Tokenizer {
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
     append(text, true, ids);
   }
-  using Tokenizer::encode;
   void encode_rest(std::string_view text, std::vector<std::int32_t>& ids) const override {
     append(text, false, ids);
   }

@@ -59,7 +59,6 @@ class TransformersTokenizer : public Tokenizer {
   void encode(std::string_view text, std::vector<std::int32_t>& ids) const override {
     plain_->encode(text, ids);
   }
-  using Tokenizer::encode;
   std::string bytes_of(std::int32_t id) const override {
     return id < plain_->vocabulary_size() ? plain_->bytes_of(id) : "";
   }

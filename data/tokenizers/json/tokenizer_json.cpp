@@ -86,7 +86,6 @@ class TokenizerJson : public Tokenizer {
         if (!piece.text.empty()) model_->encode(piece.text, ids);
     });
   }
-  using Tokenizer::encode;
   std::string bytes_of(std::int32_t id) const override {
     check_token(id, vocabulary_size());
     return tokens_[static_cast<std::size_t>(id)].within;
