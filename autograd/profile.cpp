@@ -5,13 +5,6 @@
 
 namespace tapeformer {
 
-thread_local bool profiled_pass_is_backward = false;
-
-Profile*& OpTimer::active() {
-  thread_local Profile* profile = nullptr;
-  return profile;
-}
-
 double OpTimer::now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -27,17 +20,17 @@ void OpTimer::charge(Profile& profile) const {
   profile.flops_of_call_ = profile.bytes_of_call_ = 0;
 }
 
-bool is_profiled() { return OpTimer::active() != nullptr; }
+bool is_profiled() { return OpTimer::active != nullptr; }
 
 void count_flops(const char* op, Index flops) {
-  if (Profile* profile = OpTimer::active()) {
+  if (Profile* profile = OpTimer::active) {
     profile->line_of(op).flops += flops;
     profile->flops_of_call_ += flops;
   }
 }
 
 void count_bytes(const char* op, Index bytes) {
-  if (Profile* profile = OpTimer::active()) {
+  if (Profile* profile = OpTimer::active) {
     profile->line_of(op).bytes += bytes;
     profile->bytes_of_call_ += bytes;
   }
@@ -52,14 +45,14 @@ ProfileLine& Profile::line_of(const char* op) {
 }
 
 Profile::Profile(bool keeps_calls, bool measures_parts)
-    : outer_(OpTimer::active()),
+    : outer_(OpTimer::active),
       keeps_calls_(keeps_calls),
       measures_parts_(measures_parts),
       begun_(OpTimer::now()) {
-  OpTimer::active() = this;
+  OpTimer::active = this;
 }
 
-Profile::~Profile() { OpTimer::active() = outer_; }
+Profile::~Profile() { OpTimer::active = outer_; }
 
 std::vector<ProfileLine> Profile::lines() const {
   std::vector<ProfileLine> sorted = lines_;

@@ -71,7 +71,7 @@ class Profile {
 };
 
 /// Set by a Tape while it runs backward.
-extern thread_local bool profiled_pass_is_backward;
+inline thread_local bool profiled_pass_is_backward = false;
 
 /// True while a Profile measures this thread, so that counting may cost something.
 bool is_profiled();
@@ -85,9 +85,9 @@ void count_bytes(const char* op, Index bytes);
 /// Adds its lifetime to `op`; dispatch() makes one around every kernel.
 class OpTimer {
  public:
-  explicit OpTimer(const char* op) : op_(op), started_(active() != nullptr ? now() : 0) {}
+  explicit OpTimer(const char* op) : op_(op), started_(active != nullptr ? now() : 0) {}
   ~OpTimer() {
-    if (Profile* profile = active()) charge(*profile);
+    if (active != nullptr) charge(*active);
   }
   OpTimer(const OpTimer&) = delete;
   OpTimer& operator=(const OpTimer&) = delete;
@@ -98,7 +98,7 @@ class OpTimer {
   friend bool is_profiled();
   friend void count_flops(const char* op, Index flops);
   friend void count_bytes(const char* op, Index bytes);
-  static Profile*& active();
+  inline static thread_local Profile* active = nullptr;
   static double now();
   void charge(Profile& profile) const;
   const char* op_;

@@ -15,7 +15,7 @@ Index saved_bytes() {
 }  // namespace
 
 // A layer that is recomputed in the backward pass has already been measured.
-ProfilePart::ProfilePart(const char* name, Index number) : profile_(OpTimer::active()) {
+ProfilePart::ProfilePart(const char* name, Index number) : profile_(OpTimer::active) {
   if (profile_ != nullptr && (!profile_->measures_parts_ || profiled_pass_is_backward)) profile_ = nullptr;
   if (profile_ == nullptr) return;
   around_ = profile_->part_;
