@@ -97,10 +97,7 @@ __global__ void step_kernel(StepTensors all, MuonSteps steps, const double* fact
 template <class N, class C>
 void multiply(Cuda on, Index count, Index m, Index n, Index k, const N* a, bool transpose_a, const N* b,
               bool transpose_b, double scale, C* c) {
-  Gemm s;
-  s.m = m, s.n = n, s.k = k;
-  s.transpose_a = transpose_a, s.transpose_b = transpose_b;
-  s.lda = transpose_a ? m : k, s.ldb = transpose_b ? k : n, s.ldc = n;
+  Gemm s = dense_gemm(m, n, k, transpose_a, transpose_b);
   s.scale = scale;
   s.batch = {1, {count}, {m * k}, {k * n}, {m * n}};
   gemm(on, s, a, b, Write<C>{c, false});
@@ -133,11 +130,7 @@ void orthogonalize(Cuda on, const NewtonSchulz& s, T* x) {
     launch(on, "polynomial", polynomial_kernel<N>, blocks_for(s.count * side * side), s.count, side,
            static_cast<Wide<N>>(kQuintic[0]), static_cast<Wide<N>>(kQuintic[1]), gram.data(),
            polynomial.data());
-    if (step == s.steps) {
-      product(x);
-    } else {
-      product(to);
-    }
+    step == s.steps ? product(x) : product(to);
     std::swap(from, to);
   }
 }
