@@ -15,10 +15,7 @@ __global__ void convolve_kernel(Convolution s, bool ahead, const T* x, const T* 
     const Division place = divide(i, packs);
     const Index t = divide(place.quotient, s.length).remainder, column = place.remainder * N;
     const Index at = place.quotient * s.width + column, tokens = ahead ? s.length - t : t + 1;
-    const Pack<T, N> own = load_pack<N>(x + at);
-    Pack<W, N> sum;
-#pragma unroll
-    for (int k = 0; k < N; ++k) sum.of[k] = static_cast<W>(own.of[k]);
+    Pack<W, N> sum = widened(load_pack<N>(x + at));
     for (Index j = 0; j < s.taps && j < tokens; ++j) {
       const Pack<T, N> w = load_pack<N>(weight + j * s.width + column), v = load_pack<N>(x + at + j * step);
 #pragma unroll

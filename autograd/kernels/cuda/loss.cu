@@ -269,9 +269,8 @@ __global__ void scale_gradient_kernel(Index count, bool packed, const Wide<T>* f
   const Wide<T> by = *factor;
   for_each_pack_of_grid<kCommonPack<T>>(count, packed, [&](auto size, Index i) {
     constexpr int N = decltype(size)::value;
-    const Pack<T, N> own = load_pack<N>(gradient + i);
-    Pack<Wide<T>, N> scaled;
-    for (int j = 0; j < N; ++j) scaled.of[j] = by * static_cast<Wide<T>>(own.of[j]);
+    Pack<Wide<T>, N> scaled = widened(load_pack<N>(gradient + i));
+    for (int j = 0; j < N; ++j) scaled.of[j] *= by;
     put_pack(dx, i, scaled);
   });
 }

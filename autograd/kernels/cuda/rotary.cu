@@ -53,31 +53,26 @@ __global__ void rotate_packs_kernel(Rotation s, int rest, const Wide<T>* table, 
     Pack<W, N> first, second;
     if (item >= turned_items) {
       const Index at = start + s.heads * s.head_width + (item - turned_items) * N;
-      const Pack<T> own = load_pack<N>(x + at);
-#pragma unroll
-      for (int j = 0; j < N; ++j) first.of[j] = static_cast<W>(own.of[j]);
-      return put_pack<N>(y, at, first);
+      return put_pack(y, at, widened(load_pack<N>(x + at)));
     }
     const int pair = item % of_head * kPairs;
     const Index at = start + item / of_head * s.head_width + (kNeighbours ? 2 * pair : pair);
     const W* angles = table + divide(place.quotient, s.period).remainder * 2 * s.pairs + pair;
     const Pack<W, kPairs> cosine = load_pack<kPairs>(angles), sine = load_pack<kPairs>(angles + s.pairs);
-    const Pack<T> own = load_pack<N>(x + at);
+    const Pack<W, N> own = widened(load_pack<N>(x + at));
     if constexpr (kNeighbours) {
 #pragma unroll
       for (int j = 0; j < kPairs; ++j) {
-        const W a = static_cast<W>(own.of[2 * j]), b = static_cast<W>(own.of[2 * j + 1]);
-        const Pair<W> result = turned(a, b, cosine.of[j], sign * sine.of[j]);
+        const Pair<W> result = turned(own.of[2 * j], own.of[2 * j + 1], cosine.of[j], sign * sine.of[j]);
         first.of[2 * j] = result.first;
         first.of[2 * j + 1] = result.second;
       }
       put_pack<N>(y, at, first);
     } else {
-      const Pack<T> other = load_pack<N>(x + at + s.pairs);
+      const Pack<W, N> other = widened(load_pack<N>(x + at + s.pairs));
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        const W a = static_cast<W>(own.of[j]), b = static_cast<W>(other.of[j]);
-        const Pair<W> result = turned(a, b, cosine.of[j], sign * sine.of[j]);
+        const Pair<W> result = turned(own.of[j], other.of[j], cosine.of[j], sign * sine.of[j]);
         first.of[j] = result.first;
         second.of[j] = result.second;
       }
