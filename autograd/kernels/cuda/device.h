@@ -52,7 +52,7 @@ struct Grid {
   std::size_t shared_bytes = 0;
 };
 
-/// Queues a kernel; does nothing if the grid is empty.
+/// Queues a kernel, whose arguments it casts to the parameters; does nothing if the grid is empty.
 template <class... Parameters, class... Arguments>
 void launch(Cuda on, const char* name, void (*kernel)(Parameters...), const Grid& grid,
             Arguments... arguments) {

@@ -100,14 +100,14 @@ template <class T>
 void dropout_forward(Cuda on, const PhiloxStream& stream, Index count, std::uint32_t dropped, double scale,
                      const T* x, std::int32_t* mask, T* y) {
   launch(on, "dropout_forward", dropout_forward_kernel<T>, blocks_for_groups(dropout_mask_words(count) / 2),
-         stream, count, are_packed(x, y), dropped, static_cast<Wide<T>>(scale), x, mask, y);
+         stream, count, are_packed(x, y), dropped, scale, x, mask, y);
 }
 
 template <class T>
 void dropout_apply(Cuda on, Index count, const std::int32_t* mask, double scale, const T* x, Write<T> y) {
   const bool packed = are_packed(x, y.to);
   launch(on, "dropout_apply", dropout_apply_kernel<T>, blocks_for_packs<kCommonPack<T>>(count, packed), count,
-         packed, mask, static_cast<Wide<T>>(scale), x, y);
+         packed, mask, scale, x, y);
 }
 
 TAPEFORMER_CUDA_KERNEL(dropout_forward);

@@ -113,8 +113,8 @@ void orthogonalize(Cuda on, const NewtonSchulz& s, T* x) {
   N *from = one.data(), *to = two.data();
   const Scratch<double> sums(on, s.count * kNormParts);
   launch(on, "square_sums", square_sums_kernel<T>, s.count * kNormParts, elements, x, sums.data());
-  launch(on, "normalize", normalize_kernel<T, N>, s.count * kNormParts, elements, s.epsilon, x,
-         static_cast<const double*>(sums.data()), from);
+  launch(on, "normalize", normalize_kernel<T, N>, s.count * kNormParts, elements, s.epsilon, x, sums.data(),
+         from);
   const auto product = [&](auto* result) {
     if (is_wide) {
       multiply(on, s.count, side, s.columns, side, polynomial.data(), false, from, false, 1, result);
@@ -128,8 +128,7 @@ void orthogonalize(Cuda on, const NewtonSchulz& s, T* x) {
     multiply(on, s.count, side, side, side, gram.data(), false, gram.data(), false, kQuintic[2],
              polynomial.data());
     launch(on, "polynomial", polynomial_kernel<N>, blocks_for(s.count * side * side), s.count, side,
-           static_cast<Wide<N>>(kQuintic[0]), static_cast<Wide<N>>(kQuintic[1]), gram.data(),
-           polynomial.data());
+           kQuintic[0], kQuintic[1], gram.data(), polynomial.data());
     step == s.steps ? product(x) : product(to);
     std::swap(from, to);
   }
@@ -139,8 +138,7 @@ void orthogonalize(Cuda on, const NewtonSchulz& s, T* x) {
 
 template <class T>
 void muon_momentum(Cuda on, const StepTensors& all, double momentum, bool nesterov, const double* factor) {
-  launch(on, "muon_momentum", momentum_kernel<T>, all.chunk_count, all, static_cast<T>(momentum), nesterov,
-         factor);
+  launch(on, "muon_momentum", momentum_kernel<T>, all.chunk_count, all, momentum, nesterov, factor);
 }
 
 template <class T>

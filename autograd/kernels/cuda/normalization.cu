@@ -105,17 +105,16 @@ template <class T>
 void normalize_forward(Cuda on, Index rows, Index n, bool centred, double epsilon, const T* x,
                        const Branch<T>& branch, const T* weight, const T* bias, T* y, Wide<T>* mean,
                        Wide<T>* rstd) {
-  const auto narrow = static_cast<Wide<T>>(epsilon);
   const bool packed = are_packed(x, branch.from, branch.sum, weight, bias, y);
   const bool held = with_holding_team<T>(n, packed, [&](auto team) {
     using Team = decltype(team);
-    launch(on, "normalize_forward", normalize_held_kernel<Team, T>, team_blocks<Team>(rows), rows,
-           static_cast<int>(n), centred, narrow, x, branch, weight, bias, y, mean, rstd);
+    launch(on, "normalize_forward", normalize_held_kernel<Team, T>, team_blocks<Team>(rows), rows, n, centred,
+           epsilon, x, branch, weight, bias, y, mean, rstd);
   });
   if (held) return;
   with_team(rows, n, [&](auto team, Index blocks) {
     launch(on, "normalize_forward", normalize_forward_kernel<decltype(team), T>, blocks, rows, n, centred,
-           narrow, x, branch, weight, bias, y, mean, rstd);
+           epsilon, x, branch, weight, bias, y, mean, rstd);
   });
 }
 

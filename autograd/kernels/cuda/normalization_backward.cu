@@ -235,8 +235,8 @@ void normalize_backward(Cuda on, Index rows, Index n, bool centred, const T* x, 
   const bool held = with_holding_team<T>(n, packed, [&](auto team) {
     using Team = decltype(team);
     launch(on, "normalize_backward", normalize_backward_held_kernel<Team, T>,
-           {parts, kBlock, Arrivals<Team, T>::kBytes}, rows, static_cast<int>(n), centred, x, weight, mean,
-           rstd, dy, partials, dx, branch);
+           {parts, kBlock, Arrivals<Team, T>::kBytes}, rows, n, centred, x, weight, mean, rstd, dy, partials,
+           dx, branch);
   });
   if (!held && dx) {
     with_team(rows, n, [&](auto team, Index blocks) {

@@ -142,7 +142,7 @@ void rotate(Cuda on, const Rotation& s, const Wide<T>* table, const T* x, Write<
   launch(on, "rotate",
          interleaved ? rotate_packs_kernel<RotaryLayout::interleaved, T>
                      : rotate_packs_kernel<RotaryLayout::half_split, T>,
-         blocks_for(s.rows * items), s, static_cast<int>(rest), table, x, y);
+         blocks_for(s.rows * items), s, rest, table, x, y);
 }
 
 TAPEFORMER_WIDE_KERNEL(Cuda, rotary_table);

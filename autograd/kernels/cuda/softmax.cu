@@ -131,8 +131,7 @@ template <bool is_log, class T>
 void forward(Cuda on, const char* name, Index rows, Index n, const T* x, T* y) {
   const bool held = with_holding_team<T>(n, are_packed(x, y), [&](auto team) {
     using Team = decltype(team);
-    launch(on, name, softmax_held_kernel<Team, T, is_log>, team_blocks<Team>(rows), rows, static_cast<int>(n),
-           x, y);
+    launch(on, name, softmax_held_kernel<Team, T, is_log>, team_blocks<Team>(rows), rows, n, x, y);
   });
   if (held) return;
   with_team(rows, n, [&](auto team, Index blocks) {
@@ -144,8 +143,8 @@ template <bool is_log, class T>
 void backward(Cuda on, const char* name, Index rows, Index n, const T* y, const T* dy, Write<T> dx) {
   const bool held = with_holding_team<T>(n, are_packed(y, dy, dx.to), [&](auto team) {
     using Team = decltype(team);
-    launch(on, name, softmax_backward_held_kernel<Team, T, is_log>, team_blocks<Team>(rows), rows,
-           static_cast<int>(n), y, dy, dx);
+    launch(on, name, softmax_backward_held_kernel<Team, T, is_log>, team_blocks<Team>(rows), rows, n, y, dy,
+           dx);
   });
   if (held) return;
   with_team(rows, n, [&](auto team, Index blocks) {

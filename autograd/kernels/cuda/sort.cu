@@ -180,10 +180,8 @@ SortedKeys::SortedKeys(Cuda on, Index count, Index end, const std::int32_t* keys
     if (are_many)
       launch(on, "add_counts", add_counts_kernel, kDigits / kWarp, blocks, counts.data(), totals.data());
     last_ = 1 - last_;
-    launch(on, "move_keys", move_keys_kernel, blocks, pass,
-           static_cast<const unsigned*>(blocks > 1 ? counts.data() : nullptr),
-           static_cast<const unsigned*>(are_many ? totals.data() : nullptr), keys_[last_].data(),
-           positions_[last_].data());
+    launch(on, "move_keys", move_keys_kernel, blocks, pass, blocks > 1 ? counts.data() : nullptr,
+           are_many ? totals.data() : nullptr, keys_[last_].data(), positions_[last_].data());
     pass.keys = keys_[last_].data();
     pass.positions = positions_[last_].data();
     pass.shift += kDigitBits;

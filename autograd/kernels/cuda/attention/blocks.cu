@@ -94,8 +94,7 @@ void choose_blocks(Cuda on, const BlockSizes& s, const T* query, const Wide<T>* 
            tiles_of(s.queries * s.heads / s.groups, kProductTile) * tiles_of(s.whole_blocks(), kProductTile) *
                s.batch * s.groups,
            s, query, means, scores);
-  launch(on, "choose_blocks", choose_blocks_kernel<Wide<T>>, blocks_for(s.rows()), s,
-         static_cast<const Wide<T>*>(scores), units);
+  launch(on, "choose_blocks", choose_blocks_kernel<Wide<T>>, blocks_for(s.rows()), s, scores, units);
 }
 
 void sort_by_block(Cuda on, const BlockSizes& s, const std::int32_t* units, const SortedParts& parts) {

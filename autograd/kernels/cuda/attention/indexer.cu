@@ -187,8 +187,8 @@ void choose_keys(Cuda on, const KeysOfQueries& keys, const IndexSizes& sizes, co
     if (!is_done)
       launch(on, "all_index_scores", all_index_scores_kernel<T>, blocks_for(rows * keys.keys), keys, sizes,
              first, rows, query, key, weights, scores.data());
-    launch(on, "choose_keys", choose_keys_kernel<Wide<T>>, rows, keys, sizes, first,
-           static_cast<const Wide<T>*>(scores.data()), kMinusInfinity<Wide<T>>);
+    launch(on, "choose_keys", choose_keys_kernel<Wide<T>>, rows, keys, sizes, first, scores.data(),
+           kMinusInfinity<Wide<T>>);
   }
 }
 

@@ -130,7 +130,7 @@ void sparse_attention_forward(Cuda on, const KeysOfQueries& keys, const SparseSi
          query, latents, y, log_sums.data());
   if (shares != nullptr)
     launch(on, "key_shares", key_shares_kernel<T>, blocks_for(keys.rows() * keys.top_k), keys, sizes, query,
-           latents, static_cast<const W*>(log_sums.data()), shares);
+           latents, log_sums.data(), shares);
 }
 
 template <class T>
@@ -147,7 +147,7 @@ void sparse_attention_backward(Cuda on, const KeysOfQueries& keys, const SparseS
   const SortedKeys sorted(on, keys.rows() * keys.top_k, keys.all_keys(), keys.chosen);
   launch(on, "sparse_latent_gradients", sparse_latent_gradients_kernel<T>,
          warps_for<W>(keys.all_keys(), sizes.width), keys, sizes, choices_of(keys, sorted), query, latents,
-         dy, static_cast<const W*>(log_sums.data()), static_cast<const W*>(means.data()), dlatents);
+         dy, log_sums.data(), means.data(), dlatents);
 }
 
 void write_pairs_of_keys(Cuda on, const KeysOfQueries& keys, bool* pairs) {

@@ -231,7 +231,7 @@ void add_pair_gradients(Cuda on, const KeysOfQueries& keys, Index width, Index m
     find(first, count, parts.data());
     launch(on, "add_pair_gradients", add_pair_gradients_kernel,
            row_blocks(tiles_of(keys.all_keys(), kBlock / kWarp)), keys, width, choices_of(keys, sorted),
-           first * K, (first + count) * K, static_cast<const BFloat16*>(parts.data()), sums.data(), to);
+           first * K, (first + count) * K, parts.data(), sums.data(), to);
     first += count;
   } while (first < rows);
 }
@@ -247,7 +247,7 @@ bool sparse_mma_forward(Cuda on, const SparseOperands& x, BFloat16* y, float* sh
   });
   if (shares != nullptr)
     launch(on, "key_shares_mma", key_shares_mma_kernel, grid_of(rows * key_tiles, x, kTileHeads, 1), x,
-           key_tiles, static_cast<const float*>(log_sums.data()), shares);
+           key_tiles, log_sums.data(), shares);
   return true;
 }
 
@@ -268,8 +268,8 @@ bool sparse_mma_backward(Cuda on, const SparseOperands& x, Write<BFloat16> dquer
       [&](Index first, Index count, BFloat16* parts) {
         with_head_tiles(x.sizes.heads, [&](auto tiles) {
           launch(on, "sparse_pair_gradients_mma", sparse_pair_gradients_mma_kernel<tiles>,
-                 grid_of(count * key_tiles, x, tiles * kTileHeads, 1), x, first, key_tiles,
-                 static_cast<const float*>(log_sums.data()), static_cast<const float*>(means.data()), parts);
+                 grid_of(count * key_tiles, x, tiles * kTileHeads, 1), x, first, key_tiles, log_sums.data(),
+                 means.data(), parts);
         });
       },
       dlatents);

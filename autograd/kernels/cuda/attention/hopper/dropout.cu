@@ -94,8 +94,7 @@ Dropout::Dropout(Cuda on, const ForwardCase& c, const AttentionShape& s, bool of
   const Index tiles = s.batch * s.heads * tiles_of(s.queries, kGroupRows) * tiles_of(s.keys, kGroupRows);
   launch(on, "hopper_dropout",
          s.keys % kDropoutGroup == 0 ? hopper_dropout_kernel<true> : hopper_dropout_kernel<false>,
-         blocks_for(tiles * kWarp), c, static_cast<int>(s.batch), s.dropout, s.dropped, of_queries_,
-         of_keys_);
+         blocks_for(tiles * kWarp), c, s.batch, s.dropout, s.dropped, of_queries_, of_keys_);
 }
 
 }  // namespace tapeformer::kernels

@@ -109,10 +109,9 @@ Spans::Spans(Cuda on, const AttentionShape& s)
       memory_(on, size_ + joint_size_) {
   if (!has_ranges_) return;
   launch(on, "hopper_spans", hopper_spans_kernel, blocks_for(size_ * kWarp), case_of(s, nullptr, nullptr),
-         static_cast<int>(s.batch), memory_.data());
-  launch(on, "hopper_joint_spans", hopper_joint_spans_kernel, blocks_for(joint_size_ * kWarp),
-         static_cast<int>(joint_size_), static_cast<int>(size_ / s.batch),
-         static_cast<const Span*>(memory_.data()), memory_.data() + size_);
+         s.batch, memory_.data());
+  launch(on, "hopper_joint_spans", hopper_joint_spans_kernel, blocks_for(joint_size_ * kWarp), joint_size_,
+         size_ / s.batch, memory_.data(), memory_.data() + size_);
 }
 
 }  // namespace tapeformer::kernels
