@@ -56,9 +56,8 @@ Tensor divide(const Tensor& a, const Tensor& b) {
 
 Tensor affine(const Tensor& x, double factor, double offset) {
   Tensor y = Tensor::empty_like(x);
-  const Index count = x.elements();
   dispatch("affine", operands(x, y),
-           [&](auto on, auto* from, auto* to) { kernels::affine(on, count, factor, offset, from, to); });
+           [&](auto on, auto* px, auto* py) { kernels::affine(on, x.elements(), factor, offset, px, py); });
   return record("affine", {x}, {}, y,
                 [factor](const Tensor& dy, const Gradients& into) { into[0] += factor * dy; });
 }
@@ -71,9 +70,8 @@ Tensor cast(const Tensor& x, DType type) {
 
 Tensor pow(const Tensor& x, double exponent) {
   Tensor y = Tensor::empty_like(x);
-  const Index count = x.elements();
   dispatch("pow", operands(x, y),
-           [&](auto on, auto* from, auto* to) { kernels::power(on, count, exponent, from, to); });
+           [&](auto on, auto* px, auto* py) { kernels::power(on, x.elements(), exponent, px, py); });
   return record("pow", {x}, {x}, y, [x, exponent](const Tensor& dy, const Gradients& into) {
     // 0 * x^-1 would be a NaN at 0.
     into[0] += exponent == 0 ? affine(dy, 0, 0) : exponent * (dy * pow(x, exponent - 1));
@@ -83,9 +81,8 @@ Tensor pow(const Tensor& x, double exponent) {
 Tensor clamp(const Tensor& x, double low, double high) {
   if (!(low <= high)) throw Error(format("[clamp] low must be at most high; got low={}, high={}", low, high));
   const Tensor y = Tensor::empty_like(x);
-  const Index count = x.elements();
   dispatch("clamp", operands(x, y),
-           [&](auto on, auto* from, auto* to) { kernels::clamp(on, count, low, high, from, to); });
+           [&](auto on, auto* px, auto* py) { kernels::clamp(on, x.elements(), low, high, px, py); });
   return record("clamp", {x}, {x, y}, y, [x, y](const Tensor& dy, const Gradients& into) {
     into[0] += where(equal(x, y), dy, Tensor::scalar_like(dy, 0));
   });
@@ -94,16 +91,15 @@ Tensor clamp(const Tensor& x, double low, double high) {
 Tensor unary(Unary f, const Tensor& x) {
   const char* op = name_of(f);
   Tensor y = Tensor::empty_like(x);
-  const Index count = x.elements();
   dispatch(op, operands(x, y),
-           [&](auto on, auto* from, auto* to) { kernels::unary_forward(on, f, count, from, to); });
+           [&](auto on, auto* px, auto* py) { kernels::unary_forward(on, f, x.elements(), px, py); });
   const Tensor saved = kernels::saves_output(f) ? y : x;
-  return record(op, {x}, {saved}, y, [f, op, saved, count](const Tensor& dy, const Gradients& into) {
+  return record(op, {x}, {saved}, y, [f, op, saved](const Tensor& dy, const Gradients& into) {
     if (into.recorded()) {
       return kernels::with_function(f, [&](auto function) { into[0] += function.gradient(saved, dy); });
     }
     dispatch(op, operands(saved, dy, into[0]), [&](auto on, auto* s, auto* from, auto to) {
-      kernels::unary_backward(on, f, count, s, from, to);
+      kernels::unary_backward(on, f, dy.elements(), s, from, to);
     });
   });
 }

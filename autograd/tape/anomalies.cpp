@@ -17,9 +17,8 @@ enum class Sought { nan, nan_or_infinity };
 Index first(Sought sought, const Tensor& x) {
   if (!x.defined() || !is_floating(x.dtype())) return -1;
   Index found = -1;
-  const Index count = x.elements();
   dispatch("anomaly", operands(x), [&](auto on, auto* from) {
-    kernels::first_non_finite(on, count, from, sought == Sought::nan, &found);
+    kernels::first_non_finite(on, x.elements(), from, sought == Sought::nan, &found);
   });
   return found;
 }

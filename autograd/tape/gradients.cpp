@@ -15,9 +15,8 @@ void Tape::accumulate(std::int32_t index, const Tensor& gradient) {
   Tensor value = gradient.shape() == slots_[at].shape ? gradient : sum_to(gradient, slots_[at].shape);
   if (value.dtype() != type) value = cast(value, type);
   const auto add_in_place = [&](const Tensor& to) {
-    const Index count = to.elements();
     dispatch("add", operands(to, value),
-             [&](auto on, auto* sum, auto* x) { kernels::add_in_place(on, count, x, sum); });
+             [&](auto on, auto* sum, auto* x) { kernels::add_in_place(on, to.elements(), x, sum); });
   };
   ParameterState* parameter = slots_[at].parameter.get();
   if (to_parameters_ && parameter != nullptr) {
