@@ -25,11 +25,10 @@ struct MovableCounters {
     current = this;
   }
   ~MovableCounters() { current = nullptr; }
-  static thread_local const MovableCounters* current;
+  inline static thread_local const MovableCounters* current = nullptr;
   const std::vector<std::uint64_t*>& counters;
   const std::uint64_t* moves;
 };
-thread_local const MovableCounters* MovableCounters::current = nullptr;
 thread_local CudaGraphCache::Counts counts_of_thread;
 
 /// The memory outside the graph's own that a capture uses; the graph keeps it alive.

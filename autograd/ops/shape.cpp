@@ -47,12 +47,6 @@ Tensor slice_unrecorded(const Tensor& x, int axis, Index from, Index size) {
   return y;
 }
 
-Tensor zeros_like(const Shape& shape, const Tensor& x) {
-  Tensor y = Tensor::empty(shape, x.dtype(), x.device());
-  dispatch("zeros", operands(y), [&](auto on, auto* to) { kernels::fill(on, shape.elements(), 0, to); });
-  return y;
-}
-
 void check_index(const char* op, const Tensor& x, int axis, const Tensor& index, Index size) {
   bool fits = index.rank() == x.rank();
   for (int a = 0; fits && a < x.rank(); ++a) fits = a == axis || index.size(a) == x.size(a);
@@ -192,7 +186,8 @@ Tensor pad(const Tensor& x, int axis, Index from, Index size) {
   const int at = x.shape().checked_axis(axis);
   require(from >= 0 && size >= x.size(at) && from <= size - x.size(at), "pad", "x must fit",
           {{"x", x}, {"from", from}, {"size", size}});
-  Tensor y = zeros_like(with_size(x.shape(), at, size), x);
+  Tensor y = Tensor::empty(with_size(x.shape(), at, size), x.dtype(), x.device());
+  dispatch("zeros", operands(y), [&](auto on, auto* to) { kernels::fill(on, y.elements(), 0, to); });
   const Index inner = x.shape().elements(at + 1, x.rank()), width = x.size(at) * inner;
   copy_columns("pad", x.shape().elements(0, at), width, width, 0, size * inner, from * inner, x, y);
   return record("pad", {x}, {}, y, [at, from, width = x.size(at)](const Tensor& dy, const Gradients& into) {

@@ -185,7 +185,8 @@ class AttentionScoreSums {
   void reduce(const Write<T>& to, Index batch_stride, Index head_stride, Index count, Index stride,
               Index at) const {
     const Index batch = batch_stride != 0 ? s_.batch : 1, heads = head_stride != 0 ? s_.heads : 1;
-    parallel_ranges(batch * heads, count * units_of(batch, heads), [&](Index first, Index last) {
+    const Index units = pieces_ * s_.batch * s_.heads / std::max<Index>(1, batch * heads);
+    parallel_ranges(batch * heads, count * units, [&](Index first, Index last) {
       for (Index owner = first; owner < last; ++owner) {
         const Index own_b = owner / heads, own_head = owner % heads;
         for (Index i = 0; i < count; ++i) {
@@ -197,9 +198,6 @@ class AttentionScoreSums {
         }
       }
     });
-  }
-  Index units_of(Index batch, Index heads) const {
-    return pieces_ * s_.batch * s_.heads / std::max<Index>(1, batch * heads);
   }
 
   const AttentionShape& s_;

@@ -68,20 +68,16 @@ __device__ TilePlace place_of_queries(const AttentionShape& s, Index unit) {
 __device__ inline int own_row(int i) { return static_cast<int>(threadIdx.x) / kSide + i * kSide; }
 __device__ inline int own_column(int j) { return static_cast<int>(threadIdx.x) % kSide + j * kSide; }
 
-/// score = query . key, with the query multiplied by the scale; slope is the score's derivative by `own`.
+/// score = query . key, with the query multiplied by the scale
 struct DotScores {
   static constexpr bool kHasWeight = false, kIsModified = false;
   template <class W>
   __device__ static W add(W sum, W query, W key, W) {
     return sum + query * key;
   }
-  template <class W>
-  __device__ static W slope(W, W other, W) {
-    return other;
-  }
 };
 
-/// score = weight . tanh(query + key)
+/// score = weight . tanh(query + key); slope is the score's derivative by `own`.
 /// Source:  Bahdanau et al. 2015, arXiv:1409.0473, appendix A.1.2
 struct AdditiveScores {
   static constexpr bool kHasWeight = true, kIsModified = false;
@@ -157,7 +153,8 @@ __device__ void sum_over_width(AttentionTile<W>& tile, const Rows<T>& queries, W
 template <class W>
 using PieceSums = W[kPairs<W>][kColumns];
 
-/// sums[i][j] += sum over c < count of factor(row i, c) * slope(own[row i][column j], other[c][column j])
+/// sums[i][j] += sum over c < count of factor(row i, c) * slope(own[row i][column j], other[c][column j]),
+/// where the slope of plain products is `other`
 template <class Scores, class W, class Factor>
 __device__ void sum_over_tile(int count, const Factor& factor, const W (&own)[kTile<W>][kPiece + 1],
                               const W (&other)[kTile<W>][kPiece + 1], const W (&weight)[kPiece],
