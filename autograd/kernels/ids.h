@@ -46,11 +46,7 @@ struct LengthsWithin {
 
 /// *counted = the number of ids [count] that count. The first that is not allowed is written to *error, which
 /// otherwise stays unchanged.
-template <class Rule = IdRange>
-void check_ids(Cpu, Index count, const std::int32_t* ids, const Rule& rule, std::int32_t* counted,
-               cuda::DeviceErrorSlot* error);
-template <class Rule = IdRange>
-void check_ids(Cuda, Index count, const std::int32_t* ids, const Rule& rule, std::int32_t* counted,
-               cuda::DeviceErrorSlot* error);
+TAPEFORMER_KERNEL(check_ids, Index count, const std::int32_t* ids, const T& rule, std::int32_t* counted,
+                  cuda::DeviceErrorSlot* error);
 
 }  // namespace tapeformer::kernels

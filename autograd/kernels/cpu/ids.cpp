@@ -17,11 +17,8 @@ void check_ids(Cpu, Index count, const std::int32_t* ids, const Rule& rule, std:
   *counted = counts;
 }
 
-template void check_ids(Cpu, Index, const std::int32_t*, const IdRange&, std::int32_t*,
-                        cuda::DeviceErrorSlot*);
-template void check_ids(Cpu, Index, const std::int32_t*, const RisingStarts&, std::int32_t*,
-                        cuda::DeviceErrorSlot*);
-template void check_ids(Cpu, Index, const std::int32_t*, const LengthsWithin&, std::int32_t*,
-                        cuda::DeviceErrorSlot*);
+template check_ids_on<Cpu, IdRange> check_ids<IdRange>;
+template check_ids_on<Cpu, RisingStarts> check_ids<RisingStarts>;
+template check_ids_on<Cpu, LengthsWithin> check_ids<LengthsWithin>;
 
 }  // namespace tapeformer::kernels

@@ -70,11 +70,8 @@ void check_ids(Cuda on, Index count, const std::int32_t* ids, const Rule& rule, 
   launch(on, "check_ids", join_ids_kernel, {1, kThreads}, count, ids, blocks, parts.data(), counted, error);
 }
 
-template void check_ids(Cuda, Index, const std::int32_t*, const IdRange&, std::int32_t*,
-                        cuda::DeviceErrorSlot*);
-template void check_ids(Cuda, Index, const std::int32_t*, const RisingStarts&, std::int32_t*,
-                        cuda::DeviceErrorSlot*);
-template void check_ids(Cuda, Index, const std::int32_t*, const LengthsWithin&, std::int32_t*,
-                        cuda::DeviceErrorSlot*);
+template check_ids_on<Cuda, IdRange> check_ids<IdRange>;
+template check_ids_on<Cuda, RisingStarts> check_ids<RisingStarts>;
+template check_ids_on<Cuda, LengthsWithin> check_ids<LengthsWithin>;
 
 }  // namespace tapeformer::kernels

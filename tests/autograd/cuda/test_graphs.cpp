@@ -233,7 +233,7 @@ TEST_CASE("each launch checks its input again, and reports an error with the mes
       return "got " + std::to_string(found.value) + " at " + std::to_string(found.position);
     };
     cuda::watch_for_device_error(0, describe, [&](cuda::DeviceErrorSlot* error) {
-      kernels::check_ids(kernels::Cuda{0}, 4, ids.address<std::int32_t>(), {0, 5},
+      kernels::check_ids(kernels::Cuda{0}, 4, ids.address<std::int32_t>(), kernels::IdRange{0, 5},
                          counted.address<std::int32_t>(), error);
     });
   });
