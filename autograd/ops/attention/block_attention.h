@@ -7,9 +7,9 @@ namespace tapeformer {
 /// Mixture of block attention: attention in which each query reads only a few blocks of the keys. Keys are
 /// cut into blocks from position 0 on. A query has the block of its own position, as far as the masks show
 /// it, and the options' block_top_k - 1 others with the largest products of query and mean of the block's
-/// keys, or with the largest block_scores for its group of heads, among whole blocks that the masks show
-/// entirely: with a causal mask, earlier ones. The choice gets no gradient. scaled_dot_product_attention()
-/// calls this if there is a block_size.
+/// keys (0 for those that key_mask hides), or with the largest block_scores for its group of heads, among
+/// whole blocks from the first to the last key that the masks show: with a causal mask, earlier ones. The
+/// choice gets no gradient. scaled_dot_product_attention() calls this if there is a block_size.
 /// Math:    y = softmax over the chosen keys of (scale * query key^T) value, computed block by block for the
 ///          queries that chose it, and added up by their shares of the row's sum of exponentials
 /// Grad:    that of attention to the chosen keys
