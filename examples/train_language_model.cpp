@@ -55,13 +55,15 @@ struct PrepareOptions {
     data.tokenizer = "bpe";
     data.add_to(command);
   }
+  void refuse_ignored(const Command& command) const {
+    data.check();
+    data.refuse_ignored(command);
+  }
 };
 
-int prepare(const PrepareOptions& options, const Command& command) {
+int prepare(const PrepareOptions& options) {
   remember_interrupts();
   say_at_interrupt(kStopping);
-  options.data.check();
-  options.data.refuse_ignored(command);
   check_unprepared(options.output);  // before a tokenizer is made
   Progress progress;
   const LanguageData data = prepare_corpus(options.data, nullptr, options.output, progress);
@@ -83,6 +85,7 @@ struct TokenConversionOptions {
     command.option("--tokenizer-model", tokenizer_model, "the files' tokenizer: a folder with one, or a file")
         .required();
   }
+  void refuse_ignored(const Command&) const {}
 };
 
 int convert_tokens(const TokenConversionOptions& options) {
@@ -113,37 +116,16 @@ int run(int argc, char** argv) {
   language.add_to(train.command());
   train.command().footer(presets_text(language_presets(), exports_of));
 
-  GenerateOptions generate_options;
-  generate_options.add_to(line.command("generate",
-                                       "continue a text on standard output as it is drawn; Ctrl-C ends it",
-                                       [&](const Command& command) {
-                                         generate_options.refuse_ignored(command);
-                                         return generate(generate_options, command);
-                                       }));
-
-  EvaluateOptions evaluate_options;
-  evaluate_options.add_to(line.command("evaluate", "measure the loss on the held-out text, or on another",
-                                       [&](const Command& command) {
-                                         evaluate_options.refuse_ignored(command);
-                                         return evaluate(evaluate_options);
-                                       }));
-
-  PrepareOptions prepare_options;
-  prepare_options.add_to(
-      line.command("prepare", "make a tokenizer and token files from a corpus, for train --tokens",
-                   [&](const Command& command) { return prepare(prepare_options, command); }));
-
-  TokenConversionOptions token_options;
-  token_options.add_to(line.command("tokens", "convert llm.c's .bin files to token files, for train --tokens",
-                                    [&](const Command&) { return convert_tokens(token_options); }));
-
-  ExportOptions export_options;
-  export_options.add_to(line.command("export", "write a model for transformers, or as a GGUF file",
-                                     [&](const Command& command) {
-                                       export_options.refuse_ignored(command);
-                                       return export_model(export_options);
-                                     }));
-
+  add_command<GenerateOptions>(line, "generate",
+                               "continue a text on standard output as it is drawn; Ctrl-C ends it", generate);
+  add_command<EvaluateOptions>(line, "evaluate", "measure the loss on the held-out text, or on another",
+                               evaluate);
+  add_command<PrepareOptions>(line, "prepare",
+                              "make a tokenizer and token files from a corpus, for train --tokens", prepare);
+  add_command<TokenConversionOptions>(
+      line, "tokens", "convert llm.c's .bin files to token files, for train --tokens", convert_tokens);
+  add_command<ExportOptions>(line, "export", "write a model for transformers, or as a GGUF file",
+                             export_model);
   add_report_commands(line);
   SweepCommand sweep(line, argc, argv, train);
   line.command("fields", "print the fields of config.json, as Markdown", [](const Command&) {

@@ -27,8 +27,9 @@ struct TranslateOptions {
   std::vector<std::string> sentences;
   std::optional<Index> n_best;  ///< without a value, the best alone is printed, as it is
   TranslationHeatMap heat_map;
+  SearchOptions search;
 
-  void add_to(const Command& command, SearchOptions& search) {
+  void add_to(const Command& command) {
     command.option("--run", run, "a run folder, or a translation model of transformers or Marian")
         .required()
         .not_empty();
@@ -43,9 +44,11 @@ struct TranslateOptions {
         .excludes(command.find("--sample"));
     heat_map.add_to(command);
   }
+  void refuse_ignored(const Command& command) const { search.refuse_ignored(command); }
 };
 
-int translate(const TranslateOptions& options, SearchOptions search) {
+int translate(const TranslateOptions& options) {
+  SearchOptions search = options.search;
   search.n_best = options.n_best.value_or(1);
   const TranslationRun run = search.load(options.run, search.compute.chosen());
   const auto& [model, words, config, folder_search] = run;
@@ -116,8 +119,9 @@ struct EvaluateOptions {
   std::string run, part = "test", output;
   PairFiles text;
   bool swap = false, summary = false, json = false;
+  SearchOptions search;
 
-  void add_to(const Command& command, SearchOptions& search) {
+  void add_to(const Command& command) {
     command.option("--run", run, "a run folder, or a translation model of transformers or Marian")
         .required()
         .not_empty();
@@ -136,7 +140,8 @@ struct EvaluateOptions {
     search.add_to(command);
   }
   /// Throws: Error that names contradicting options, or a given option without effect
-  void check(const Command& command) const {
+  void refuse_ignored(const Command& command) const {
+    search.refuse_ignored(command);
     text.check();
     if (!text.empty()) command.refuse({"--part"}, "with a text of your own");
     if (text.pairs.empty()) command.refuse({"--swap"}, "without --pairs");
@@ -196,7 +201,8 @@ void remember(const RunFolder& folder, const Json& scores) {
   }
 }
 
-int evaluate(const EvaluateOptions& options, const SearchOptions& search) {
+int evaluate(const EvaluateOptions& options) {
+  const SearchOptions& search = options.search;
   const Compute compute = search.compute.chosen();
   if (!options.output.empty()) check_writable(options.output);
   TranslationRun run = search.load(options.run, compute);
@@ -310,31 +316,14 @@ int run(int argc, char** argv) {
   translation.add_to(train.command());
   train.command().footer(presets_text(translation_presets()));
 
-  TranslateOptions translate_options;
-  SearchOptions search;
-  translate_options.add_to(
-      line.command("translate",
-                   "translate sentences, or standard input, to standard output, one per line; a line of more "
-                   "tokens than the model takes (--max-length) is cut, with a note",
-                   [&](const Command& command) {
-                     search.refuse_ignored(command);
-                     return translate(translate_options, search);
-                   }),
-      search);
-
-  EvaluateOptions evaluate_options;
-  evaluate_options.add_to(line.command("evaluate", "measure the held-out sentences, or others",
-                                       [&](const Command& command) {
-                                         search.refuse_ignored(command);
-                                         evaluate_options.check(command);
-                                         return evaluate(evaluate_options, search);
-                                       }),
-                          search);
-
-  TranslationExportOptions export_options;
-  export_options.add_to(line.command("export", "write a trained model for transformers or Marian",
-                                     [&](const Command&) { return export_translation(export_options); }));
-
+  add_command<TranslateOptions>(
+      line, "translate",
+      "translate sentences, or standard input, to standard output, one per line; a line of more tokens than "
+      "the model takes (--max-length) is cut, with a note",
+      translate);
+  add_command<EvaluateOptions>(line, "evaluate", "measure the held-out sentences, or others", evaluate);
+  add_command<TranslationExportOptions>(line, "export", "write a trained model for transformers or Marian",
+                                        export_translation);
   add_report_commands(line);
   SweepCommand sweep(line, argc, argv, train);
   line.command("fields", "print the fields of config.json, as Markdown", [](const Command&) {

@@ -131,6 +131,20 @@ class CommandLine : public Command {
   std::vector<std::pair<Command, Body>> commands_;
 };
 
+/// Adds a command with options that live as long as the line. It refuses those without effect, passes the
+/// others to `body`, with the command if that wants it, and returns its exit code.
+template <class Options, class Body>
+void add_command(CommandLine& line, const std::string& name, const std::string& help, Body body) {
+  const auto options = std::make_shared<Options>();
+  options->add_to(line.command(name, help, [options, body](const Command& command) {
+    options->refuse_ignored(command);
+    if constexpr (std::is_invocable_v<Body, const Options&>)
+      return body(*options);
+    else
+      return body(*options, command);
+  }));
+}
+
 /// The command line, quoted for a shell.
 std::string command_text(const std::vector<std::string>& words);
 

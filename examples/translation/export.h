@@ -12,6 +12,7 @@ struct TranslationExportOptions {
   SentenceOptions sentences;
 
   void add_to(const Command& command);
+  void refuse_ignored(const Command&) const {}
 };
 
 /// Writes a trained model and its vocabularies as another program's folder; returns the exit code. Leaves
