@@ -53,7 +53,7 @@ struct PrepareOptions {
         .required()
         .not_empty();
     data.tokenizer = "bpe";
-    data.add_to(command);
+    add_options(command, fields_of(data));
   }
   void refuse_ignored(const Command& command) const {
     data.check();

@@ -130,9 +130,6 @@ LanguageOptions::LanguageOptions(const std::optional<std::string>& preset_name)
     read_options(parse_json(options), fields_of(*this));
 }
 
-void LanguageDataOptions::add_to(const Command& command) { add_options(command, fields_of(*this)); }
-void LanguageOptions::add_to(const Command& command) { add_options(command, fields_of(*this)); }
-
 void LanguageDataOptions::check() const {
   check_options(fields_of(*this));
   const TokenizerKind* kind = find_kind(text_tokenizers(), tokenizer);

@@ -23,7 +23,6 @@ struct LanguageDataOptions {
   void check() const;
   /// Throws: Error naming an option that `command` was given and that would change nothing.
   void refuse_ignored(const Command& command) const;
-  void add_to(const Command& command);
   void describe(const FieldVisitor& field);
 };
 
@@ -68,7 +67,7 @@ struct LanguageOptions {
   void check() const;
   /// Throws: Error naming an option that `command` was given and that would change nothing.
   void refuse_ignored(const Command& command) const;
-  void add_to(const Command& command);
+  void add_to(const Command& command) { add_options(command, fields_of(*this)); }
   void describe(const FieldVisitor& field);
 };
 

@@ -141,7 +141,9 @@ void TranslationExportOptions::add_to(const Command& command) {
                   "; without it, the family that a fine-tuned model came from, or else marian")
       .one_of(names);
   add_average_option(command, average);
-  sentences.add_languages_to(command);
+  FieldList languages = fields_of(sentences);
+  languages.pop_back();  // an export cannot store the prefix
+  add_options(command, std::move(languages));
 }
 
 int export_translation(const TranslationExportOptions& options) {

@@ -5,28 +5,13 @@
 #include <algorithm>
 
 namespace tapeformer {
-namespace {
 
-void describe_languages(Languages& languages, const FieldVisitor& field) {
+void SentenceOptions::describe(const FieldVisitor& field) {
   field("source_language", languages.source,
         "the language of sources, for mBART, M2M100 and NLLB: fra_Latn, fr_XX or fr, as the model has it; "
         "without it, the model's own");
   field("target_language", languages.target, "the language of translations, likewise");
-}
-
-}  // namespace
-
-void SentenceOptions::describe(const FieldVisitor& field) {
-  describe_languages(languages, field);
   field("source_prefix", source_prefix, "text before every source, for T5: 'translate English to German: '");
-}
-
-void SentenceOptions::add_to(const Command& command) { add_options(command, fields_of(*this)); }
-
-void SentenceOptions::add_languages_to(const Command& command) {
-  FieldList fields;
-  describe_languages(languages, FieldVisitor(fields));
-  add_options(command, std::move(fields));
 }
 
 SentenceOptions SentenceOptions::or_those_of(const SentenceOptions& others) const {
@@ -99,8 +84,6 @@ TranslationOptions::TranslationOptions(const std::optional<std::string>& preset_
   for (const char* options : element_named(translation_presets(), preset, "--preset").options)
     read_options(parse_json(options), fields_of(*this));
 }
-
-void TranslationOptions::add_to(const Command& command) { add_options(command, fields_of(*this)); }
 
 Index TranslationOptions::sentences_held_out(Index of) const {
   return held_out > 0 ? held_out : std::min(kMostUnaskedHeldOut, std::max<Index>(2, of / 10));

@@ -32,9 +32,6 @@ struct SentenceOptions {
   Languages languages;
   std::string source_prefix;
 
-  void add_to(const Command& command);
-  /// Adds the languages alone, for an export, which cannot store a prefix.
-  void add_languages_to(const Command& command);
   void describe(const FieldVisitor& field);
   /// A copy, with `others` in place of empty values.
   SentenceOptions or_those_of(const SentenceOptions& others) const;
@@ -79,7 +76,7 @@ struct TranslationOptions {
   void check() const;
   /// Throws: Error naming an option that `command` was given and that would change nothing.
   void refuse_ignored(const Command& command) const;
-  void add_to(const Command& command);
+  void add_to(const Command& command) { add_options(command, fields_of(*this)); }
   void describe(const FieldVisitor& field);
 };
 

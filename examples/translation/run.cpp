@@ -97,7 +97,7 @@ void SearchOptions::add_to(const Command& command) {
              kPositiveShare);
   of_samples("--seed", sampling.seed, "seed of the random draws", kAnyNumber);
   add_average_option(command, average);
-  sentences.add_to(command);
+  add_options(command, fields_of(sentences));
   compute.add_to(command);
 }
 
