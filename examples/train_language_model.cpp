@@ -49,9 +49,7 @@ struct PrepareOptions {
   LanguageDataOptions data;
 
   void add_to(const Command& command) {
-    command.option("--output", output, "the folder to write; it must not hold anything")
-        .required()
-        .not_empty();
+    command.required("--output", output, "the folder to write; it must not hold anything");
     data.tokenizer = "bpe";
     add_options(command, fields_of(data));
   }
@@ -77,9 +75,8 @@ struct TokenConversionOptions {
   std::vector<std::string> train, validation;
 
   void add_to(const Command& command) {
-    command.option("--output", output, "the folder to write, for train --tokens; it must not hold anything")
-        .required()
-        .not_empty();
+    command.required("--output", output,
+                     "the folder to write, for train --tokens; it must not hold anything");
     command.option("--train", train, "llm.c's .bin files to train on").required();
     command.option("--validation", validation, "llm.c's .bin files to validate on").required();
     command.option("--tokenizer-model", tokenizer_model, "the files' tokenizer: a folder with one, or a file")

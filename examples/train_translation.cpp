@@ -30,9 +30,7 @@ struct TranslateOptions {
   SearchOptions search;
 
   void add_to(const Command& command) {
-    command.option("--run", run, "a run folder, or a translation model of transformers or Marian")
-        .required()
-        .not_empty();
+    command.required("--run", run, "a run folder, or a translation model of transformers or Marian");
     search.add_to(command);
     command.option("SENTENCE", sentences,
                    "sentences to translate, each in quotes; without any, standard input");
@@ -122,9 +120,7 @@ struct EvaluateOptions {
   SearchOptions search;
 
   void add_to(const Command& command) {
-    command.option("--run", run, "a run folder, or a translation model of transformers or Marian")
-        .required()
-        .not_empty();
+    command.required("--run", run, "a run folder, or a translation model of transformers or Marian");
     command.flag("--summary", summary,
                  "print the model's configuration, parameters and costs, and measure nothing");
     command.flag("--json", json, "print JSON, with every digit");

@@ -30,9 +30,7 @@ TokenFile tokens_of(const LanguageOptions& trained, const std::string& run, cons
 }  // namespace
 
 void EvaluateOptions::add_to(const Command& command) {
-  command.option("--run", run, "a run folder, or a checkpoint folder of transformers: " + family_titles())
-      .required()
-      .not_empty();
+  command.required("--run", run, "a run folder, or a checkpoint folder of transformers: " + family_titles());
   command.option("--part", part, "part of the run's text: validation or train")
       .one_of({"validation", "train"});
   command.option("--corpus", corpus, "measure these UTF-8 files, or folders of them, instead (as train does)")

@@ -47,10 +47,9 @@ void ExportOptions::add_to(const Command& command) {
     names.emplace_back(other.models.name);
     helps.push_back(other.models.name + std::string(", ") + other.help);
   }
-  command.option("--run", run, "the run folder").required().not_empty();
-  command.option("--output", output, "the folder to write, which must not hold anything; for gguf, the file")
-      .required()
-      .not_empty();
+  command.required("--run", run, "the run folder");
+  command.required("--output", output,
+                   "the folder to write, which must not hold anything; for gguf, the file");
   command.option("--format", format, joined(helps, ", or ")).one_of(names);
   command.option("--type", type, "type of the matrices in a gguf file: f32, f16 or q8_0")
       .one_of({"f32", "f16", "q8_0"});

@@ -81,9 +81,7 @@ std::string filled(const LanguageRun& run, const std::string& text) {
 }  // namespace
 
 void GenerateOptions::add_to(const Command& command) {
-  command.option("--run", run, "a run folder, or a checkpoint folder of transformers: " + family_titles())
-      .required()
-      .not_empty();
+  command.required("--run", run, "a run folder, or a checkpoint folder of transformers: " + family_titles());
   command.option(
       "--prompt", prompt,
       "the text to continue, or of an encoder to fill where it has mask tokens, with the likeliest ones; "

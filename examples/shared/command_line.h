@@ -54,6 +54,10 @@ class Command {
     return value<Value>(
         name, field, [&field](const Value& given) { field = given; }, help, rule);
   }
+  /// An option that must be given, and whose text must not be empty.
+  CommandOption required(const std::string& name, std::string& field, const std::string& help) const {
+    return option(name, field, help).required().not_empty();
+  }
   /// An option, or a flag for bool, whose value is passed to `set`; --help shows `now`.
   template <class Value>
   CommandOption value(const std::string& name, const std::optional<Value>& now,

@@ -199,7 +199,7 @@ SweepCommand::SweepCommand(CommandLine& line, int argc, const char* const* argv,
   const Command command =
       line.command("sweep", "train with every combination of some options, and compare the losses",
                    [this](const Command&) { return execute(); });
-  command.option("--runs", runs_, "the folder for the run folders").required().not_empty();
+  command.required("--runs", runs_, "the folder for the run folders");
   command.option("--seeds", seeds_, "seeds of each combination: 1, 2, ...", kPositive);
   command.option("--vary", varied_, "an option of train, without dashes, and its values; may be repeated")
       .required();

@@ -41,7 +41,7 @@ TrainCommand::TrainCommand(CommandLine& line, int argc, const char* const* argv,
       start_in_(std::move(start_in)),
       resume_in_(std::move(resume_in)) {
   control_.command = command_text({argv, argv + argc});
-  command_.option("--run", run_, "the run folder").required().not_empty();
+  command_.required("--run", run_, "the run folder");
   command_.flag("--resume", resume_, "continue from the folder's checkpoint");
   command_.flag("--tensorboard", tensorboard_,
                 "also write the values of metrics.jsonl as events for TensorBoard, into the run folder");

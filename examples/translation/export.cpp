@@ -131,10 +131,8 @@ void TranslationExportOptions::add_to(const Command& command) {
     names.emplace_back(known.models.name);
     helps.push_back(names.back() + ", " + known.help);
   }
-  command.option("--run", run, "the run folder").required().not_empty();
-  command.option("--output", output, "the folder to write, which must not hold anything")
-      .required()
-      .not_empty();
+  command.required("--run", run, "the run folder");
+  command.required("--output", output, "the folder to write, which must not hold anything");
   command
       .option("--format", format,
               joined(helps, ", or ") +
