@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/autograd/ops/shape.h>
-#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/language/loss.h>
 
 #include <algorithm>
@@ -78,12 +77,7 @@ std::string EstimatedLoss::error_text() const {
 class LanguageMeasure::Sum {
  public:
   Sum(const LanguageMeasure& measure, DecoderOnly& model, Communicator& ranks)
-      : measure_(measure), model_(model), ranks_(ranks) {
-    model_.eval();
-  }
-  ~Sum() { model_.train(); }
-  Sum(const Sum&) = delete;
-  Sum& operator=(const Sum&) = delete;
+      : measure_(measure), model_(model), ranks_(ranks), evaluation_(model) {}
 
   /// Adds a batch of `rows` rows, the first of which has the number `first` among all.
   void add(Index rows, std::uint64_t seed, Index first, const ReadRows& read) {
@@ -138,7 +132,7 @@ class LanguageMeasure::Sum {
   const LanguageMeasure& measure_;
   DecoderOnly& model_;
   Communicator& ranks_;
-  const NoGradGuard pause_;
+  const Evaluation evaluation_;
   std::vector<double> sums_;  // of each batch: nats, tokens that count, their bytes and words
 };
 
@@ -194,12 +188,9 @@ EstimatedLoss LanguageMeasure::estimate(DecoderOnly& model, Index batches, Progr
 }
 
 double LanguageMeasure::trial(DecoderOnly& model, Index number, Index rows) const {
-  const NoGradGuard pause;
+  const Evaluation evaluation(model);
   const Tensor ids = windows_.batch(number, rows_, {0, rows}).inputs.to(model.device());
-  model.eval();
-  const double loss = model.loss(ids, ids, {}, head_).item();
-  model.train();
-  return loss;
+  return model.loss(ids, ids, {}, head_).item();
 }
 
 }  // namespace tapeformer

@@ -87,11 +87,9 @@ LayerRecord choices_of_experts(DecoderOnly& model, const TokenFile& text, Index 
   const Index length = std::min(context, text.size());
   const Tensor ids = Tensor::empty({1, length}, DType::i32);
   text.read(0, length, ids.data<std::int32_t>());
-  const NoGradGuard pause;
+  const Evaluation evaluation(model);
   LayerRecord record;
-  model.eval();
   model.states(ids.to(model.device()), {}, {}, &record);
-  model.train();
   return record;
 }
 
@@ -220,12 +218,11 @@ std::vector<std::string> LanguageTask::samples(Index batches, bool graphs) {
   config.ends = data_.tokenizer->ends();
   config.graphs = graphs;
   std::vector<TokenIds> samples(static_cast<std::size_t>(config.samples));
-  model_.eval();
+  const Evaluation evaluation(model_);
   generate_text(model_, prompt, config, [&](Index sample, std::int32_t token) {
     samples[static_cast<std::size_t>(sample)].push_back(token);
     return true;
   });
-  model_.train();
   std::vector<std::string> texts;
   for (const TokenIds& sample : samples) {
     TextStream stream(*data_.tokenizer);
@@ -248,10 +245,9 @@ Json LanguageTask::attention_example() {
   std::vector<std::string> labels;
   for (const std::int32_t id : ids)
     labels.push_back(id < data_.tokenizer->vocabulary_size() ? data_.tokenizer->bytes_of(id) : "");
-  model_.eval();
+  const Evaluation evaluation(model_);
   const std::vector<Tensor> weights =
       model_.attention_weights(Tensor::from(ids, {1, count}).to(model_.device()));
-  model_.train();
   return attention_json(weights, "layer", labels, labels);
 }
 

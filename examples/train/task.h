@@ -1,6 +1,7 @@
 #pragma once
 
 #include <tapeformer/autograd/communication/communicator.h>
+#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/shared/progress.h>
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/examples/shared/training_options.h>
@@ -37,6 +38,17 @@ struct Validation {
   /// Adds each expert's share of its router's choices to the fields, and the extremes to the remark. `layer`
   /// names the layer of a router: "0", "encoder.0".
   void add_expert_shares(const LayerRecord& record, const std::function<std::string(Index router)>& layer);
+};
+
+/// While one lives, the model is in evaluation mode, and nothing is recorded.
+class Evaluation {
+ public:
+  explicit Evaluation(Module& model) : model_(model) { model_.eval(); }
+  ~Evaluation() { model_.train(); }
+
+ private:
+  Module& model_;
+  const NoGradGuard pause_;
 };
 
 /// The subject of a training run: a model, its data, and the loss of a batch.

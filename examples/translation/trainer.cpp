@@ -1,7 +1,6 @@
 #include <tapeformer/autograd/config/json.h>
 #include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
-#include <tapeformer/autograd/tape/tape.h>
 #include <tapeformer/examples/report/report_data.h>
 #include <tapeformer/examples/shared/option_table.h>
 #include <tapeformer/examples/translation/heat_map.h>
@@ -55,8 +54,7 @@ TextSize size_of_targets(const TranslationBatch& batch, const Tokenizer& words) 
 /// The share of process `rank` in the loss of the first `count` batches, which `ranks` processes divide.
 TextLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index count, int rank, int ranks,
                     const Tokenizer& words, Progress& progress) {
-  const NoGradGuard pause;
-  model.eval();
+  const Evaluation evaluation(model);
   batches.seek({0, 0});
   TextLoss sum;
   CrossEntropyOptions plain;
@@ -72,20 +70,17 @@ TextLoss sum_losses(EncoderDecoder& model, TranslationBatches& batches, Index co
     sum.text += size_of_targets(here, words);
     progress.status(format("validating {}/{}", i + 1, count));
   }
-  model.train();
   return sum;
 }
 
 /// The choices of experts in the first of these batches.
 LayerRecord choices_of_experts(EncoderDecoder& model, TranslationBatches& batches) {
-  const NoGradGuard pause;
-  model.eval();
+  const Evaluation evaluation(model);
   batches.seek({0, 0});
   const TranslationBatch batch = batches.next(0, 1).to(model.device());
   LayerRecord record;
   const Tensor memory = model.encode(batch.source_ids, batch.source_mask, &record);
   model.decode(batch.target_inputs, memory, batch.source_mask, nullptr, &record);
-  model.train();
   return record;
 }
 
@@ -300,9 +295,8 @@ std::vector<std::string> TranslationTask::samples(Index, bool graphs) {
   SearchConfig search;
   search.graphs = graphs;
   vocabularies_.set_frame(search);
-  model_->eval();
+  const Evaluation evaluation(*model_);
   const std::vector<Hypothesis> found = beam_search(*model_, sources, search);
-  model_->train();
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < count; ++i) {
     const TextPair& pair = corpus_.validation[i];
@@ -324,9 +318,8 @@ Json TranslationTask::attention_example() {
   };
   shorten(source, frame.source_length(0)), shorten(target, frame.target_length(0));
   source = frame.source(source), target = frame.target(target);
-  model_->eval();
+  const Evaluation evaluation(*model_);
   const std::vector<Tensor> weights = cross_attention_weights(*model_, source, target, frame.begin);
-  model_->train();
   return attention_json(weights, "decoder layer", pieces_of(*vocabularies_.target, target),
                         pieces_of(*vocabularies_.source, source));
 }
