@@ -15,14 +15,6 @@ std::string cell(const char* pattern, double value) { return value > 0 ? format(
 
 }  // namespace
 
-MachineRates measure_machine_rates() {
-  const auto bytes_per_second = [](double bytes) {
-    const double octave = std::exp2(std::round(std::log2(std::clamp(bytes, 1.0, kLargest))));
-    return bandwidth(octave, true);
-  };
-  return {peak_rate<float>(), bytes_per_second};
-}
-
 void TrainingProfile::begin_step() {
   if (left_ == 0 || before_-- > 0) return;
   begun_ = now_seconds();
@@ -84,7 +76,10 @@ std::string TrainingProfile::text(const MachineRates& machine) const {
 
 void TrainingProfile::report(Progress& progress, const RunFolder& folder) const {
   progress.status("measuring what this machine does at its best");
-  progress.log(text(measure_machine_rates()));
+  const auto bytes_per_second = [](double bytes) {
+    return bandwidth(std::exp2(std::round(std::log2(std::clamp(bytes, 1.0, kLargest)))), true);
+  };
+  progress.log(text({peak_rate<float>(), bytes_per_second}));
   folder.write("trace.json", trace().dump());
   progress.log("the timeline is in " + folder.file("trace.json") +
                "; chrome://tracing and ui.perfetto.dev show it");

@@ -11,7 +11,6 @@ struct MachineRates {
   double flops = 0;                                ///< FLOP/s in f32
   std::function<double(double)> bytes_per_second;  ///< for operands of this many bytes in total
 };
-MachineRates measure_machine_rates();
 
 /// Times the operations of a few steps of a run, for --profile.
 class TrainingProfile {
