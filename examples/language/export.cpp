@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/error.h>
 #include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/language/export.h>
 #include <tapeformer/examples/shared/changed_options.h>
@@ -15,29 +14,10 @@ const std::vector<ExportFormat>& export_formats() {
   return formats;
 }
 
-/// An expression's changes as options of the program, or as fields of config.json without an option.
-OptionChanges options_changed(const DecoderOnlyConfig& config, const Expression& expression) {
-  return changed_options<LanguageOptions>(config, expression,
-                                          {{"attention_bias", "bias"},
-                                           {"feed_forward_bias", "bias"},
-                                           {"prefix", "objective"},
-                                           {"bidirectional", "objective"},
-                                           {"activation", "feed_forward_kind"},
-                                           {"gated", "feed_forward_kind"}});
-}
-
-/// Throws: CheckpointError with the options that the format wants instead
-void require_expressed(const DecoderOnlyConfig& config, const ModelFormat& models) {
-  const Expression expression = expression_in(models, config);
-  if (expression.changes.empty()) return;
-  const OptionChanges changes = options_changed(config, expression);
-  std::string remedy;
-  for (const ExportFormat& other : export_formats())
-    if (expression_in(other.models, config).changes.empty())
-      remedy += std::string("--format ") + other.models.name + ", or ";
-  throw CheckpointError(
-      expression.refusal(has_text(changes), remedy + "a model trained with " + wants_text(changes)));
-}
+/// The options whose names differ from those of the fields.
+const std::map<std::string, std::string> kOtherNames = {
+    {"attention_bias", "bias"},     {"feed_forward_bias", "bias"},       {"prefix", "objective"},
+    {"bidirectional", "objective"}, {"activation", "feed_forward_kind"}, {"gated", "feed_forward_kind"}};
 
 }  // namespace
 
@@ -71,7 +51,7 @@ std::string exports_text(const DecoderOnlyConfig& config, const Tokenizer* token
   std::vector<std::pair<std::string, std::string>> texts;  // of formats with the same one, their names
   for (const ExportFormat& format : export_formats()) {
     const Expression expression = expression_in(format.models, config);
-    const std::string wants = wants_text(options_changed(config, expression));
+    const std::string wants = wants_text(changed_options<LanguageOptions>(config, expression, kOtherNames));
     std::string text = " not with this tokenizer";
     if (!tokenizer || format.has_tokenizer(*tokenizer, config.vocabulary))
       text = (wants.empty() ? "" : " only with " + wants) + " (" + expression.family->title + ")";
@@ -88,7 +68,12 @@ int export_model(const ExportOptions& options) {
   const ExportFormat& format =
       *std::find_if(export_formats().begin(), export_formats().end(),
                     [&](const ExportFormat& known) { return options.format == known.models.name; });
-  require_expressed(run.model.config(), format.models);
+  const DecoderOnlyConfig& config = run.model.config();
+  std::string remedy;
+  for (const ExportFormat& other : export_formats())
+    if (expression_in(other.models, config).changes.empty())
+      remedy += std::string("--format ") + other.models.name + ", or ";
+  require_expressed<LanguageOptions>(format.models, config, kOtherNames, remedy);
   format.write(run, options);
   return kExitSuccess;
 }

@@ -1,4 +1,3 @@
-#include <tapeformer/autograd/format.h>
 #include <tapeformer/examples/shared/changed_options.h>
 #include <tapeformer/examples/shared/option_table.h>
 
@@ -33,9 +32,6 @@ OptionChanges changed_options(const std::vector<FieldChange>& changes, const Fie
   return options;
 }
 
-std::string has_text(const OptionChanges& changes) {
-  return joined(changes, ", ", &OptionChanges::value_type::first);
-}
 std::string wants_text(const OptionChanges& changes) {
   return joined(changes, " ", &OptionChanges::value_type::second);
 }

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <tapeformer/autograd/config/config_field.h>
+#include <tapeformer/autograd/error.h>
+#include <tapeformer/autograd/format.h>
 #include <tapeformer/nn/formats/expression.h>
 
 #include <map>
@@ -25,9 +27,17 @@ OptionChanges changed_options(const Config& config, const ExpressionOf<Config>& 
   now.model = config, then.model = expression.nearest;
   return changed_options(expression.changes, fields_of(now), fields_of(then), others);
 }
-/// The options that the model has: "--activation relu, --norm rms".
-std::string has_text(const OptionChanges& changes);
 /// The options that the format wants: "--activation silu --norm layer".
 std::string wants_text(const OptionChanges& changes);
+/// Throws: CheckpointError with `remedy` and the options that the format wants, unless it can hold the model
+template <class Options, class Config>
+void require_expressed(const ModelFormatOf<Config>& format, const Config& config,
+                       const std::map<std::string, std::string>& others, const std::string& remedy = {}) {
+  const ExpressionOf<Config> expression = expression_in(format, config);
+  if (expression.changes.empty()) return;
+  const OptionChanges changes = changed_options<Options>(config, expression, others);
+  const std::string wants = remedy + "a model trained with " + wants_text(changes);
+  throw CheckpointError(expression.refusal(joined(changes, ", ", &OptionChanges::value_type::first), wants));
+}
 
 }  // namespace tapeformer

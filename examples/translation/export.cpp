@@ -110,19 +110,6 @@ const std::vector<TranslationFormat>& translation_formats() {
   return formats;
 }
 
-/// Throws: CheckpointError with the options that the format wants instead
-void require_expressed(const ModelFormatOf<EncoderDecoderConfig>& format,
-                       const EncoderDecoderConfig& config) {
-  const ExpressionOf<EncoderDecoderConfig> expression = expression_in(format, config);
-  if (expression.changes.empty()) return;
-  const OptionChanges changes =
-      changed_options<TranslationOptions>(config, expression,
-                                          {{"norm_first", "post_norm"},
-                                           {"tie_target_head", "untied_head"},
-                                           {"tie_embeddings", "shared_vocabulary"}});
-  throw CheckpointError(expression.refusal(has_text(changes), "a model trained with " + wants_text(changes)));
-}
-
 }  // namespace
 
 void TranslationExportOptions::add_to(const Command& command) {
@@ -151,7 +138,10 @@ int export_translation(const TranslationExportOptions& options) {
   const TranslationFormat& format =
       *std::find_if(translation_formats().begin(), translation_formats().end(),
                     [&](const TranslationFormat& known) { return name == known.models.name; });
-  require_expressed(format.models, run.model.config());
+  require_expressed<TranslationOptions>(format.models, run.model.config(),
+                                        {{"norm_first", "post_norm"},
+                                         {"tie_target_head", "untied_head"},
+                                         {"tie_embeddings", "shared_vocabulary"}});
   const Files files = format.files(run);
   std::vector<std::string> names = format.weights;
   for (const auto& [file, content] : files) names.push_back(file);
