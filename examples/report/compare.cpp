@@ -21,16 +21,11 @@ Json options_in(const RunRecord& run) {
   return options;
 }
 
-std::vector<double> numbers_in(const RunRecord& run, const char* field) {
-  std::vector<double> numbers;
-  for (const Json& line : run.metrics)
-    if (const double number = number_in(line, field); std::isfinite(number)) numbers.push_back(number);
-  return numbers;
-}
-
 Json results_of(const RunRecord& run) {
   const auto chosen = [&](const char* field, const auto& choose) {
-    std::vector<double> numbers = numbers_in(run, field);
+    std::vector<double> numbers;
+    for (const Json& line : run.metrics)
+      if (const double number = number_in(line, field); std::isfinite(number)) numbers.push_back(number);
     return numbers.empty() ? Json() : Json(choose(numbers));
   };
   const auto last = [](const auto& numbers) { return numbers.back(); };

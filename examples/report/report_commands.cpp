@@ -10,15 +10,6 @@
 #include <unistd.h>
 
 namespace tapeformer {
-namespace {
-
-/// The width of standard output; 0 unless it is a terminal.
-int output_columns() {
-  winsize window{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 ? window.ws_col : 0;
-}
-
-}  // namespace
 
 void add_report_commands(CommandLine& line) {
   struct Options {
@@ -37,8 +28,10 @@ void add_report_commands(CommandLine& line) {
   };
   const auto compare = [options](const Command&) {
     const Json comparison = comparison_json(read_runs(options->runs));
+    winsize window{};
+    const int columns = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 ? window.ws_col : 0;
     print("{}", options->json ? comparison.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
-                              : comparison_text(comparison, output_columns()));
+                              : comparison_text(comparison, columns));
     return kExitSuccess;
   };
   const Command reporting =

@@ -5,11 +5,9 @@
 
 namespace tapeformer {
 
-constexpr std::size_t kMostPoints = 2000;  ///< of a curve
-
 /// The indices of the values for a curve of at most `most` points: in each of equal parts the least, the
 /// greatest, and the first that is not a number.
-std::vector<std::size_t> decimated(const std::vector<double>& values, std::size_t most = kMostPoints);
+std::vector<std::size_t> decimated(const std::vector<double>& values, std::size_t most = 2000);
 
 /// The data of a report's page. For each run: "name"; "best_loss"; "curves", each with the columns "step",
 /// "time" (in seconds), "tokens" and "value", null where there is none; "samples", "bad_steps", "sessions",
