@@ -7,15 +7,12 @@
 #include <cmath>
 
 namespace tapeformer {
-namespace {
 
 // The message of Ctrl-C.
 constexpr const char* kFinishingValidation =
     "finishing this validation, then saving; Ctrl-C again quits without saving";
 constexpr const char* kMeasuringFirst =
     "saved; measuring the weights, as there was no validation yet; Ctrl-C again quits at once";
-
-}  // namespace
 
 bool Validator::is_due() const {
   const TrainingOptions& options = session_.options;

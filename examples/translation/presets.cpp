@@ -1,7 +1,6 @@
 #include <tapeformer/examples/translation/options.h>
 
 namespace tapeformer {
-namespace {
 
 /// The architecture and the optimizer that learn short sentences in the fewest steps.
 constexpr const char* kRecipe = R"({
@@ -13,8 +12,6 @@ constexpr const char* kPairs = R"({
   "shared_vocabulary": true, "vocabulary": 4000,
   "encoder_layers": 3, "decoder_layers": 3, "heads": 4,
   "weight_decay": 0.1, "warmup": 200})";
-
-}  // namespace
 
 const std::vector<Preset>& translation_presets() {
   static const std::vector<Preset> presets = {
