@@ -188,15 +188,6 @@ std::string loss_text(TranslationRun& run, const std::vector<TextPair>& pairs,
   }
 }
 
-/// Leaves the scores in the run folder, if that can be written.
-void remember(const RunFolder& folder, const Json& scores) {
-  try {
-    folder.write(kEvaluationFile, scores.dump() + "\n");
-  } catch (const Error& error) {
-    std::fprintf(stderr, "note: compare will not know these scores: %s\n", error.what());
-  }
-}
-
 int evaluate(const EvaluateOptions& options) {
   const SearchOptions& search = options.search;
   const Compute compute = search.compute.chosen();
@@ -250,7 +241,12 @@ int evaluate(const EvaluateOptions& options) {
   const BleuScore bleu = corpus_bleu(hypotheses, references);
   const double exact = exact_match(hypotheses, references), chrf = corpus_chrf(hypotheses, references);
   scores.update({{"exact_match", exact}, {"bleu", bleu.score}, {"chrf", chrf}});
-  if (options.text.empty() && search.average == 0) remember(RunFolder(options.run), scores);  // for `compare`
+  try {
+    if (options.text.empty() && search.average == 0)
+      RunFolder(options.run).write(kEvaluationFile, scores.dump() + "\n");
+  } catch (const Error& error) {
+    std::fprintf(stderr, "note: compare will not know these scores: %s\n", error.what());
+  }
   if (options.json) {
     scores["bleu_signature"] = bleu_signature();
     print("{}\n", scores.dump(2));

@@ -4,14 +4,6 @@
 #include <tapeformer/examples/train/session.h>
 
 namespace tapeformer {
-namespace {
-
-struct CountBytes : OptimizerVisitor {
-  Index bytes = 0;
-  void tensor(const std::string&, const Tensor& value) override { bytes += value.bytes(); }
-};
-
-}  // namespace
 
 Session::Session(RunFolder run_folder, const TrainingControl& how, TrainingTask& what, Progress& shown,
                  const PhaseClock& since, const Compute& on)
@@ -31,7 +23,10 @@ Session::Session(RunFolder run_folder, const TrainingControl& how, TrainingTask&
                                         : nullptr) {
   optimizer->set_shards(parallel);
   if (average) average->set_shards(parallel);
-  CountBytes state;
+  struct CountBytes : OptimizerVisitor {
+    Index bytes = 0;
+    void tensor(const std::string&, const Tensor& value) override { bytes += value.bytes(); }
+  } state;
   visit_state(state);
   state_bytes = parallel.is_sharded() ? state.bytes / ranks.size() : state.bytes;
 }

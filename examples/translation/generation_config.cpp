@@ -39,18 +39,6 @@ struct GenerationSettings {
   Json json;
 };
 
-/// Settings that change outputs, with the values at which they do not.
-const Json& neutral_settings() {
-  static const Json settings = {{"do_sample", false},
-                                {"num_beam_groups", 1},
-                                {"diversity_penalty", 0},
-                                {"repetition_penalty", 1},
-                                {"encoder_repetition_penalty", 1},
-                                {"encoder_no_repeat_ngram_size", 0},
-                                {"guidance_scale", 1}};
-  return settings;
-}
-
 }  // namespace
 
 std::optional<std::int32_t> decoder_start_in(const std::string& folder) {
@@ -60,7 +48,15 @@ std::optional<std::int32_t> decoder_start_in(const std::string& folder) {
 
 SearchConfig read_generation_config(const std::string& folder, const Vocabularies& words) {
   const GenerationSettings settings(folder);
-  for (const auto& [name, value] : neutral_settings().items())
+  // Settings that change outputs, with the values at which they do not.
+  const Json neutral = {{"do_sample", false},
+                        {"num_beam_groups", 1},
+                        {"diversity_penalty", 0},
+                        {"repetition_penalty", 1},
+                        {"encoder_repetition_penalty", 1},
+                        {"encoder_no_repeat_ngram_size", 0},
+                        {"guidance_scale", 1}};
+  for (const auto& [name, value] : neutral.items())
     if (settings.json.contains(name) && settings.json[name] != value) settings.refuse(name);
   for (const char* name :
        {"max_new_tokens", "min_new_tokens", "suppress_tokens", "begin_suppress_tokens", "sequence_bias",
