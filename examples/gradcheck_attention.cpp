@@ -28,17 +28,22 @@ struct Options : GradcheckRunOptions {
   bool json_to_output() const { return json == "-"; }
 };
 
-/// Calls show(work(check)) for every check, with progress on standard error after the first seconds.
-/// Returns the seconds it took.
-template <class Work, class Show>
-double for_each_check(const std::vector<AttentionCheck>& checks, const Work& work, const Show& show) {
+/// Adds the results of work(check) for every check to `results` and prints them unless standard output is for
+/// JSON, with progress on standard error after the first seconds. Returns the seconds it took.
+template <class Result, class Work, class Print>
+double for_each_check(const std::vector<AttentionCheck>& checks, const Options& options,
+                      std::vector<Result>& results, const Work& work, const Print& print_result) {
   std::size_t done = 0;
   Progress progress;
   const double begun = now_seconds();
   for (const AttentionCheck& check : checks) {
-    const auto result = work(check);
+    const std::vector<Result> found = work(check);
     progress.clear();
-    show(result);
+    for (const Result& result : found) {
+      results.push_back(result);
+      if (!options.json_to_output()) print_result(std::cout, result);
+    }
+    std::cout.flush();
     const double passed = now_seconds() - begun;
     const auto left = static_cast<double>(checks.size() - ++done);
     if (passed > 2 && left > 0) {
@@ -80,13 +85,8 @@ int check_gradients(const std::vector<AttentionCheck>& checks, const Options& op
   const bool table = !options.json_to_output();
   if (table) print_header(std::cout);
   const double seconds = for_each_check(
-      checks, [&](const AttentionCheck& check) { return run_check(check, options); },
-      [&](const CheckResult& result) {
-        results.push_back(result);
-        if (!table) return;
-        print_row(std::cout, result);
-        std::cout.flush();
-      });
+      checks, options, results,
+      [&](const AttentionCheck& check) { return std::vector{run_check(check, options)}; }, print_row);
   const bool passed = print_summary(table ? std::cout : std::cerr, results, options, seconds);
   write_json(options, results_json(results, options, seconds));
   return passed ? kExitSuccess : kExitFailed;
@@ -98,13 +98,8 @@ int self_test(const std::vector<AttentionCheck>& selected, const Options& option
   const bool table = !options.json_to_output();
   if (table) print_fault_header(std::cout);
   const double seconds = for_each_check(
-      checks, [&](const AttentionCheck& check) { return plant_faults(check, options); },
-      [&](const std::vector<PlantedFault>& of_check) {
-        faults.insert(faults.end(), of_check.begin(), of_check.end());
-        if (!table) return;
-        for (const PlantedFault& fault : of_check) print_fault(std::cout, fault);
-        std::cout.flush();
-      });
+      checks, options, faults, [&](const AttentionCheck& check) { return plant_faults(check, options); },
+      print_fault);
   const bool passed = print_fault_summary(table ? std::cout : std::cerr, faults, seconds);
   write_json(options, faults_json(faults));
   return passed ? kExitSuccess : kExitFailed;
