@@ -18,11 +18,8 @@ std::string braille(unsigned dots) {
           static_cast<char>(0x80 | (code & 0x3f))};
 }
 
-/// The bit of the dot at (x, y) of a pattern, from the top left.
-unsigned dot(int x, int y) {
-  constexpr unsigned kDots[kDotsDown][kDotsAcross] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
-  return kDots[y][x];
-}
+/// The bits of a pattern's dots.
+constexpr unsigned kDots[kDotsDown][kDotsAcross] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
 
 }  // namespace
 
@@ -59,7 +56,7 @@ std::vector<std::string> loss_plot(const LossPoints& training, const LossPoints&
     const int from_y = joins ? place(high - training[i - 1].second, 0, high - low, rows * dots_down) : y;
     for (int at = from_x; at <= x; ++at) {
       const int down = x > from_x ? from_y + (y - from_y) * (at - from_x) / (x - from_x) : y;
-      cell(at / dots_across, down / dots_down) |= dot(at % dots_across, down % dots_down);
+      cell(at / dots_across, down / dots_down) |= kDots[down % dots_down][at % dots_across];
     }
   }
   for (const auto& [step, loss] : validations)

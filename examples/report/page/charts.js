@@ -13,7 +13,6 @@ const charts = [
 ];
 const curveNames = { train_loss: "training", validation_loss: "validation", learning_rate: "rate",
   gradient_norm: "norm", tokens_per_second: "tokens/s" };
-const axes = { step: "step", time: "time", tokens: "tokens" };
 const axisNames = { step: "step", time: "training time", tokens: "tokens trained on" };
 
 // An element with attributes, and children that are elements or texts.
@@ -47,8 +46,7 @@ function timeText(seconds) {
 
 const positionText = (x) => shown.axis === "time" ? timeText(x) : numberText(x);
 // What a reader reads: whole numbers of steps and tokens stay whole.
-const exactText = (x) =>
-  shown.axis === "time" ? timeText(x) : `${axes[shown.axis]} ${x.toLocaleString("en")}`;
+const exactText = (x) => shown.axis === "time" ? timeText(x) : `${shown.axis} ${x.toLocaleString("en")}`;
 
 // Round numbers from `low` to `high`.
 function ticks(low, high, count, logarithmic) {
@@ -149,7 +147,7 @@ function drawChart(chart) {
 }
 
 function drawLine(chart, line) {
-  let path = "", last = null, marked = 0;
+  let path = "", last = null;
   const dots = [], stroke = colorOf(line.run);
   const valid = line.points.filter((p) => p.y !== null).length;
   line.points.forEach((point, i) => {
@@ -160,10 +158,9 @@ function drawLine(chart, line) {
     if ((last === null && (!next || next.y === null)) || (line.name === "validation_loss" && valid <= 60))
       dots.push(make("circle", { cx: x, cy: y, r: 2.6, fill: colorOf(line.run) }));
     last = point;
-    ++marked;
   });
   chart.svg.append(
-    make("path", { class: `curve ${line.name}`, d: path, stroke, "data-points": marked }), ...dots);
+    make("path", { class: `curve ${line.name}`, d: path, stroke, "data-points": valid }), ...dots);
 }
 
 // Where runs were resumed, and their bad steps.

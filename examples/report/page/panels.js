@@ -8,12 +8,9 @@ function read(chart, index) {
   const parts = [make("b", {}, exactText(x))];
   for (const line of chart.lines) {
     // A curve without a point here shows the one before.
-    let point = null;
-    for (const candidate of line.points) {
-      if (candidate.x > x) break;
-      point = candidate;
-    }
-    if (point === null) continue;
+    const later = line.points.findIndex((candidate) => candidate.x > x);
+    const point = line.points.slice(0, later < 0 ? undefined : later).pop();
+    if (point === undefined) continue;
     const name = (runs.length > 1 ? line.run.name + " " : "") + curveNames[line.name];
     parts.push("; ", make("span", { style: `color: ${colorOf(line.run)}` }, name),
       ` ${numberText(point.y)}${point.x === x ? "" : ` (${exactText(point.x)})`}`);
@@ -59,13 +56,13 @@ function addChart(chart) {
 const drawCharts = () => charts.forEach(drawChart);
 
 function addControls() {
-  for (const axis of Object.keys(axes)) {
+  for (const axis of Object.keys(axisNames)) {
     const known = runs.some((run) => run.curves.train_loss[axis].some((x) => x !== null));
     const input = make("input", { type: "radio", name: "axis", value: axis });
     input.checked = axis === shown.axis;
     input.disabled = !known && axis !== "step";
     input.addEventListener("change", () => { shown.axis = axis; drawCharts(); });
-    document.getElementById("axes").append(make("label", {}, input, axes[axis]));
+    document.getElementById("axes").append(make("label", {}, input, axis));
   }
   document.getElementById("logarithmic").addEventListener("change", (event) => {
     shown.logarithmic = event.target.checked;
