@@ -52,17 +52,16 @@ TextSource watched(const std::vector<const TextCorpus*>& parts, Progress& progre
 /// with other characters.
 std::shared_ptr<const Tokenizer> make_tokenizer(const LanguageDataOptions& options, const TextSplit& parts,
                                                 Progress& progress) {
-  const auto part = [&](bool both) {
-    return watched(both ? std::vector{&parts.train, &parts.validation} : std::vector{&parts.train}, progress);
-  };
   const TokenizerKind& kind = tokenizer_kind(text_tokenizers(), options.tokenizer);
-  return kind.train(part(kind.is_closed), options.vocabulary);
+  std::vector<const TextCorpus*> texts = {&parts.train};
+  if (kind.is_closed) texts.push_back(&parts.validation);
+  return kind.train(watched(texts, progress), options.vocabulary);
 }
 
 /// Refuses bytes that are not text, or logs a note if the tokenizer is byte-level.
-void check_text(const std::vector<const TextCorpus*>& parts, const std::string& kind, Progress& progress) {
+void check_text(const TextCorpus& text, const std::string& kind, Progress& progress) {
   try {
-    for (const TextCorpus* part : parts) part->check_text([&] { stop_if_interrupted(progress); });
+    text.check_text([&] { stop_if_interrupted(progress); });
   } catch (const DataError& error) {
     const TokenizerKind* known = find_kind(text_tokenizers(), kind);
     if (known == nullptr || !known->takes_any_bytes) throw;
@@ -125,11 +124,11 @@ LanguageData prepare_corpus(const LanguageDataOptions& options, std::shared_ptr<
   const TextCorpus corpus = corpus_of(options.corpus);
   progress.log((options.corpus.empty() ? "the built-in text: " : "corpus: ") + corpus.description());
   const std::string kind = tokenizer ? tokenizer->kind() : options.tokenizer;
-  check_text({&corpus}, kind, progress);  // before anything else reads all of it
+  check_text(corpus, kind, progress);  // before anything else reads all of it
   const bool has_own = !options.validation.empty();
   const TextSplit parts = has_own ? TextSplit{corpus, TextCorpus::open(options.validation)}
                                   : corpus.split(options.validation_fraction);
-  if (has_own) check_text({&parts.validation}, kind, progress);
+  if (has_own) check_text(parts.validation, kind, progress);
   if (tokenizer == nullptr) tokenizer = make_tokenizer(options, parts, progress);
   LanguageData result = prepare_tokens(parts, *tokenizer, folder, shown(progress));
   progress.clear();
@@ -159,7 +158,7 @@ TokenFile encode_text(const std::vector<std::string>& paths, const std::string& 
     return prepare_tokens(read_instructions(paths), {}, tokenizer, folder).train.with_answers();
   const TextCorpus corpus = TextCorpus::open(paths);
   progress.log("corpus: " + corpus.description());
-  check_text({&corpus}, tokenizer.kind(), progress);
+  check_text(corpus, tokenizer.kind(), progress);
   // Prepared tokens have two parts; the second one is the smallest text that every tokenizer accepts.
   std::string least = tokenizer.bytes_of(0);
   if (least.empty()) least = "\n";

@@ -32,13 +32,6 @@ struct TranslationFormat {
   Files (*files)(const TranslationRun& run);
 };
 
-/// Only MarianMT's models, in folders of transformers.
-const ModelFormatOf<EncoderDecoderConfig>& marian_format() {
-  static const std::vector<TranslationFamily> marian = {family_of_type<EncoderDecoderConfig>("marian")};
-  static const ModelFormatOf<EncoderDecoderConfig> format{"marian", marian};
-  return format;
-}
-
 void save_marian_mt(const std::string& folder, TranslationRun& run) {
   // transformers makes embeddings for padding, which must be within either vocabulary and has no effect.
   save_hugging_face(folder, run.model,
@@ -95,8 +88,11 @@ Files tuned_files(const TranslationRun& run) {
 }
 
 const std::vector<TranslationFormat>& translation_formats() {
+  // Only MarianMT's models, in folders of transformers.
+  static const std::vector<TranslationFamily> marian = {family_of_type<EncoderDecoderConfig>("marian")};
+  static const ModelFormatOf<EncoderDecoderConfig> marian_format{"marian", marian};
   static const std::vector<TranslationFormat> formats = {
-      {marian_format(),
+      {marian_format,
        "a folder of MarianMT for transformers",
        {"config.json", "model.safetensors"},
        save_marian_mt,
