@@ -93,8 +93,12 @@ class LanguageMeasure::Sum {
     const std::int32_t* const targets = batch.tensors[1].data<std::int32_t>();
     TextSize text;
     // A loss per byte would mean nothing for masked tokens, which do not make up a text.
-    for (Index i = 0; i < batch.tensors[1].elements() && !model_.config().bidirectional; ++i)
-      if (targets[i] >= 0) text += measure_.size_of(targets[i], inputs[i]);
+    for (Index i = 0; i < batch.tensors[1].elements() && !model_.config().bidirectional; ++i) {
+      if (targets[i] < 0) continue;
+      const TokenText &token = measure_.texts_[static_cast<std::size_t>(targets[i])],
+                      &before = measure_.texts_[static_cast<std::size_t>(inputs[i])];
+      text += before.ends_with_white_space ? token.after_white_space : token.after_word;
+    }
     const auto counted = static_cast<double>(batch.counted);
     sums_.insert(sums_.end(),
                  {loss * counted, counted, static_cast<double>(text.bytes), static_cast<double>(text.words)});
@@ -153,13 +157,6 @@ LanguageMeasure::LanguageMeasure(TokenFile file, const Tokenizer& tokenizer, Ind
     texts_.push_back(
         {size_of_text(text, false), size_of_text(text, true), text.empty() || is_white_space(text.back())});
   }
-}
-
-/// The size of the text that `token` adds after the token `before`.
-TextSize LanguageMeasure::size_of(std::int32_t token, std::int32_t before) const {
-  const TokenText& text = texts_[static_cast<std::size_t>(token)];
-  const bool after_white_space = texts_[static_cast<std::size_t>(before)].ends_with_white_space;
-  return after_white_space ? text.after_white_space : text.after_word;
 }
 
 TextLoss LanguageMeasure::exact(DecoderOnly& model, Progress& progress, const Check& check,

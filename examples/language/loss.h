@@ -63,8 +63,6 @@ class LanguageMeasure {
  private:
   class Sum;
 
-  TextSize size_of(std::int32_t token, std::int32_t before) const;
-
   TokenWindows windows_;
   /// A token's text: its size, which depends on whether the text before ends with white space, and whether it
   /// ends with white space itself, or is empty.
