@@ -100,7 +100,11 @@ void TrainingLog::add(QueuedStep& step, bool is_good) {
   if (!s.is_alone()) metrics["waiting"] = waiting_shares(s.ranks, waited() - line_waited_, seconds);
   s.folder.append_metrics(metrics);
   if (s.control.plot) plotted_.emplace_back(step.number, mean);
-  draw_plot();
+  if (s.control.plot && s.progress.on_terminal()) {
+    const auto [columns, rows] = Progress::terminal_size();
+    s.progress.draw(loss_plot(plotted_, plotted_validations_, columns - 1, std::min(10, rows / 2 - 2),
+                              terminal_takes_unicode()));
+  }
   loss_sum_ = 0;
   summed_ = 0;
   begin_line();
@@ -111,13 +115,6 @@ void TrainingLog::show_batch(Index part) const {
   const Index batches = session_.options.accumulate;
   const std::string place = batches > 1 ? format(", batch {}/{}", part + 1, batches) : "";
   session_.progress.status(status_ + place);
-}
-
-void TrainingLog::draw_plot() const {
-  if (!session_.control.plot || !session_.progress.on_terminal()) return;
-  const auto [columns, rows] = Progress::terminal_size();
-  session_.progress.draw(loss_plot(plotted_, plotted_validations_, columns - 1, std::min(10, rows / 2 - 2),
-                                   terminal_takes_unicode()));
 }
 
 void TrainingLog::show_profile(const TrainingProfile& profile) {

@@ -61,7 +61,6 @@ class TrainingLog {
   void add(QueuedStep& step, bool is_good);
   void begin_line();
   std::string text(Index step, double loss) const;
-  void draw_plot() const;
 
   Session& session_;
   Guard& guard_;
