@@ -225,13 +225,13 @@ CheckCase three_inputs_case(CheckSetting& setting) {
   AttentionConfig config = config_of(setting, attention_kind("mha"));
   config.value_memory_width = config.memory_width + 2;
   auto layer = std::make_shared<MultiHeadAttention>(config, setting.random);
-  const Streams streams = streams_of(setting);
+  Streams streams = streams_of(setting);
   const Tensor value = setting.normal({setting.batch, setting.keys, config.value_memory_width});
-  NamedTensors inputs = streams.inputs;
-  inputs.emplace_back("values", value);
-  return module_case(setting, layer, inputs, [=, context = setting.context](const MultiHeadAttention& of) {
-    return of(streams.query, streams.memory, value, context);
-  });
+  streams.inputs.emplace_back("values", value);
+  return module_case(setting, layer, streams.inputs,
+                     [=, context = setting.context](const MultiHeadAttention& of) {
+                       return of(streams.query, streams.memory, value, context);
+                     });
 }
 
 /// Keys and values of another layer.
@@ -239,16 +239,15 @@ CheckCase shared_keys_case(CheckSetting& setting) {
   AttentionConfig config = config_of(setting, attention_kind("gqa"));
   config.shared_keys = true;
   auto layer = std::make_shared<MultiHeadAttention>(config, setting.random);
-  const Streams streams = streams_of(setting);
+  Streams streams = streams_of(setting);
   AttentionContext context = setting.context;
   context.shared = {setting.normal({setting.batch, setting.keys, config.groups, config.key_width}),
                     setting.normal({setting.batch, setting.keys, config.groups, config.value_width})};
-  NamedTensors inputs = streams.inputs;
-  inputs.emplace_back("shared_keys", context.shared.key_bsgd);
-  inputs.emplace_back("shared_values", context.shared.value_bsge);
-  return module_case(setting, layer, inputs, [x = streams.query, context](const MultiHeadAttention& of) {
-    return of(x, x, context);
-  });
+  streams.inputs.emplace_back("shared_keys", context.shared.key_bsgd);
+  streams.inputs.emplace_back("shared_values", context.shared.value_bsge);
+  return module_case(
+      setting, layer, streams.inputs,
+      [x = streams.query, context](const MultiHeadAttention& of) { return of(x, x, context); });
 }
 
 void low_rank_queries(AttentionConfig& config) {

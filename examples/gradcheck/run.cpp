@@ -100,16 +100,11 @@ void GradcheckRunOptions::check() const {
 
 GradcheckOptions GradcheckRunOptions::differences() const {
   GradcheckOptions result;
-  result.step = step;
-  result.four_point = stencil == 4;
+  result.step = step, result.four_point = stencil == 4;
   result.tolerance = tolerance_used();
-  result.absolute =
-      tolerance_used() / 100;  // a gradient of zero in theory, as a key bias's, has no relative error
-  result.second_order = second;
-  result.forward = forward;
-  result.repeats = repeats;
-  result.most_elements = elements;
-  result.seed = sizes.seed + 1;
+  result.absolute = result.tolerance / 100;  // a gradient of zero in theory has no relative error
+  result.second_order = second, result.forward = forward, result.repeats = repeats;
+  result.most_elements = elements, result.seed = sizes.seed + 1;
   return result;
 }
 
@@ -146,8 +141,7 @@ CheckResult run_check(const AttentionCheck& check, const GradcheckRunOptions& op
                       const std::function<void(Tape&)>& on_tape) {
   const double begun = now_seconds();
   CheckResult result;
-  result.layer = check.layer;
-  result.mode = check.mode.name;
+  result.layer = check.layer, result.mode = check.mode.name;
   try {
     const bool single = options.type == "f32";
     const CheckCase subject = check.make(options.sizes, single ? DType::f32 : DType::f64);
