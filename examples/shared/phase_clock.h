@@ -48,7 +48,6 @@ class PhaseClock {
     Scope(PhaseClock& clock, Phase phase) : clock_(clock), before_(clock.enter(phase)) {}
     ~Scope() { clock_.enter(before_); }
     Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
 
    private:
     PhaseClock& clock_;

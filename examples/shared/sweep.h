@@ -28,7 +28,6 @@ class SweepCommand {
   /// Adds the command to the line, whose options refer to this object.
   SweepCommand(CommandLine& line, int argc, const char* const* argv, const TrainCommand& train);
   SweepCommand(const SweepCommand&) = delete;
-  SweepCommand& operator=(const SweepCommand&) = delete;
   /// The number of words that the command line is to parse: in a sweep those before "--", else all.
   int own_words() const { return own_words_; }
 

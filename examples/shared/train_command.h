@@ -17,7 +17,6 @@ class TrainCommand {
   TrainCommand(CommandLine& line, int argc, const char* const* argv, const TrainingOptions& options,
                TrainIn start_in, TrainIn resume_in);
   TrainCommand(const TrainCommand&) = delete;
-  TrainCommand& operator=(const TrainCommand&) = delete;
   /// For options of the program's own.
   const Command& command() const { return command_; }
   /// The words of a command that may be given again on resuming: all but the options that are the run's own.

@@ -42,7 +42,6 @@ class TrainingLog {
       log_.line_waited_ += log_.waited() - waited_;
     }
     Pause(const Pause&) = delete;
-    Pause& operator=(const Pause&) = delete;
 
    private:
     TrainingLog& log_;
