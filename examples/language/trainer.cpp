@@ -246,9 +246,8 @@ Json LanguageTask::attention_example() {
   for (const std::int32_t id : ids)
     labels.push_back(id < data_.tokenizer->vocabulary_size() ? data_.tokenizer->bytes_of(id) : "");
   const Evaluation evaluation(model_);
-  const std::vector<Tensor> weights =
-      model_.attention_weights(Tensor::from(ids, {1, count}).to(model_.device()));
-  return attention_json(weights, "layer", labels, labels);
+  return attention_json(model_.attention_weights(Tensor::from(ids, {1, count}).to(model_.device())), "layer",
+                        labels, labels);
 }
 
 void LanguageTask::describe(const RunFolder& folder) {

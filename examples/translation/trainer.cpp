@@ -319,9 +319,8 @@ Json TranslationTask::attention_example() {
   shorten(source, frame.source_length(0)), shorten(target, frame.target_length(0));
   source = frame.source(source), target = frame.target(target);
   const Evaluation evaluation(*model_);
-  const std::vector<Tensor> weights = cross_attention_weights(*model_, source, target, frame.begin);
-  return attention_json(weights, "decoder layer", pieces_of(*vocabularies_.target, target),
-                        pieces_of(*vocabularies_.source, source));
+  return attention_json(cross_attention_weights(*model_, source, target, frame.begin), "decoder layer",
+                        pieces_of(*vocabularies_.target, target), pieces_of(*vocabularies_.source, source));
 }
 
 }  // namespace tapeformer

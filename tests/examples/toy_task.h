@@ -108,10 +108,8 @@ class ToyTask : public TrainingTask {
     return cross_entropy(model(x), y);
   }
   double true_loss() {
-    toy.eval();
-    const double loss = loss_of(toy, 0, kToyExamples).item();
-    toy.train();
-    return loss;
+    const Evaluation evaluation(toy);
+    return loss_of(toy, 0, kToyExamples).item();
   }
 
  private:
