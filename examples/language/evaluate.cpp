@@ -24,6 +24,9 @@ TokenFile tokens_of(const LanguageOptions& trained, const std::string& run, cons
   if (!std::filesystem::exists(folder))
     throw DataError(folder, 0, "no longer exists; pass a text with --corpus");
   const LanguageData data = open_language_data(trained, RunFolder(run));
+  if (RunFolder(run).config().value("data_fingerprint", Json()) != fingerprint(data))
+    throw DataError(folder, 0,
+                    "has changed since the run was trained; restore it, or pass a text with --corpus");
   return part == "train" ? data.train : data.validation;
 }
 

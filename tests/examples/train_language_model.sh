@@ -167,6 +167,8 @@ tail -n 40 "$work/pairs.jsonl" >"$work/last.jsonl"
 "$program" evaluate --run "$work/answers" --corpus "$work/last.jsonl" 2>"$work/err" | grep ^exact >"$work/given"
 check "and those of a file of instructions" cmp "$work/held-out" "$work/given"
 trains "fine-tuning on instructions" "$work/fine" "${answering[@]:8}" "${pairs[@]}" --from "$work/answers"
+ln -s "$work/instructions" "$work/prepared"
+refuses "evaluating on tokens that have changed" "has changed since the run was trained" evaluate --run "$work/bpe"
 refuses "answers of a plain text" "is not an instruction" train --run "$work/new" --corpus "$work/text" --loss-on answers
 head -n 1 "$work/pairs.jsonl" >"$work/pair.jsonl"
 refuses "a single instruction" "of 1 instruction, 0 would be for training and 1 for validation" train --run "$work/new" \
