@@ -106,6 +106,7 @@ void TrainingOptions::adapt(const Command& command) {
   keeps_warmup_ = command.find("--warmup").given();
   keeps_log_ = command.find("--log-every").given();
   keeps_validate_ = command.find("--validate-every").given();
+  if (time_budget > 0) steps = std::max(steps, warmup + 1);  // until the budget sets them
   if (time_budget == 0) set_steps(steps);
   if (!command.find("--minimum-learning-rate").given())
     minimum_learning_rate = std::min(minimum_learning_rate, learning_rate / 10);

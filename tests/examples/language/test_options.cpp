@@ -70,6 +70,7 @@ TEST_CASE("batch schedules are checked, and survive config.json") {
 
 TEST_CASE("a given number of steps replaces a time budget") {
   CHECK(parsed_options({"--time-budget", "3"}).training.time_budget == 3);
+  CHECK(refusal({"--time-budget", "600", "--warmup", "9000"}) == "nothing was thrown");
   CHECK(refusal({"--time-budget", "3", "--steps", "10"}) ==
         "--time-budget has no effect with --steps; leave it out");
 }
