@@ -83,10 +83,10 @@ ScheduleConfig TrainingOptions::schedule_config() const {
 
 void TrainingOptions::check() const {
   check_options(fields_of(*this));
-  if (has_end(schedule) && steps <= warmup) {
-    throw Error(format("the {} schedule needs more --steps than --warmup; got {} and {}; try --warmup {}",
-                       schedule, steps, warmup, steps / 10));
-  }
+  if (has_end(schedule) && steps <= warmup)
+    throw Error(format(
+        "the {} schedule needs more --steps than --warmup; got {} and {}; try more steps or --warmup {}",
+        schedule, steps, warmup, steps / 10));
   if (schedule == "inverse_square_root" && warmup < 1)
     throw Error(format("the {} schedule needs a --warmup of at least 1; got {}", schedule, warmup));
   if (has_end(schedule) && minimum_learning_rate > learning_rate) {

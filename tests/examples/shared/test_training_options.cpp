@@ -137,7 +137,8 @@ TEST_CASE("the lowest learning rate is at most a tenth of the highest, unless it
 
 TEST_CASE("options that contradict each other are refused by their names") {
   check_refused({{"--steps 200 --warmup 200",
-                  "the cosine schedule needs more --steps than --warmup; got 200 and 200; try --warmup 20"},
+                  "the cosine schedule needs more --steps than --warmup; got 200 and 200; try more steps or "
+                  "--warmup 20"},
                  {"--steps 200 --warmup 200 --schedule warmup_stable_decay",
                   "the warmup_stable_decay schedule needs more --steps than --warmup; got 200"},
                  {"--steps 201 --warmup 200", "nothing was thrown"},
