@@ -65,7 +65,7 @@ void SearchOptions::add_to(const Command& command) {
   command
       .option("--beam", beam,
               "hypotheses kept; 1 is greedy search; without it, as generation_config.json has it, or 5",
-              kPositive)
+              kPositiveSize)
       .excludes(sample_flag);
   command
       .option("--length-penalty", length_penalty,
@@ -84,7 +84,7 @@ void SearchOptions::add_to(const Command& command) {
                  "longest translation, in tokens; 0 for twice the source plus ten; without it, as "
                  "generation_config.json has it, or 0",
                  kNotNegative);
-  command.option("--batch", batch, "sentences translated side by side; 64 without it", kPositive);
+  command.option("--batch", batch, "sentences translated side by side; 64 without it", kPositiveSize);
   command
       .option("--cache", cache, "how keys and values of earlier tokens are kept: contiguous, paged or none")
       .one_of({"contiguous", "paged", "none"});

@@ -103,6 +103,7 @@ check "the same sentence again is another draw" test "$(sort -u "$work/drawn" | 
 refuses "a temperature without --sample" "--sample" translate --run "$work/whole" --temperature 2
 refuses "a temperature of zero" "--temperature" translate --run "$work/whole" --sample --temperature 0
 refuses "a beam of samples" "--beam" translate --run "$work/whole" --sample --beam 3
+refuses "a beam beyond all numbers" "--beam must be from 1 to 2147483647" translate --run "$work/whole" --beam 9223372036854775807
 refuses "a length penalty of samples" "--length-penalty" evaluate --run "$work/whole" --sample --length-penalty 1
 refuses "a length penalty of greedy search" "--length-penalty has no effect with --beam 1" evaluate --run "$work/whole" \
   --beam 1 --length-penalty 1
