@@ -3,6 +3,7 @@
 #include <tapeformer/examples/translation/options.h>
 
 #include <algorithm>
+#include <filesystem>
 
 namespace tapeformer {
 
@@ -119,10 +120,11 @@ void TranslationOptions::check() const {
   bool tabbed = false;
   for (const PairFiles* files : {&text, &validation, &test}) {
     tabbed = tabbed || !files->pairs.empty();
+    std::error_code missing;
     for (const std::string* path : {&files->pairs, &files->source, &files->target})
-      require(*path != kStandardInput,
-              "a run reads its text again when it resumes, but standard input (-) can be read only once; "
-              "name a file");
+      require(*path != kStandardInput && !std::filesystem::is_fifo(*path, missing),
+              "a run reads its text again when it resumes, but standard input (-) or a pipe can be read only "
+              "once; name a file");
   }
   require(!swap || tabbed, "--swap needs --pairs");
   require(validation.empty() || !built_in(),

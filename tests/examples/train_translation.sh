@@ -172,6 +172,8 @@ refuses "a part and another text" "--part has no effect" evaluate --run "$work/o
 refuses "columns swapped of no pairs" "--swap has no effect" evaluate --run "$work/own" --swap
 refuses "two texts at once" "--pairs excludes" evaluate --run "$work/own" --pairs "$work/test.tsv" \
   --source "$work/test.en" --target "$work/test.fr"
+refuses "pairs from a pipe, which resuming could not read" "a pipe can be read only" train --run "$work/new" "${characters[@]}" \
+  --pairs <(cat "$work/pairs.kept")
 refuses "an output that cannot be written, before anything is translated" "no/such/out: cannot be written" evaluate \
   --run "$work/own" --output "$work/no/such/out"
 printf 'we have one and two cats\tnous avons un et deux chats\n' >"$work/six-words"
