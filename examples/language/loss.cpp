@@ -124,8 +124,8 @@ class LanguageMeasure::Sum {
     }
     if (tokens == 0) {
       throw DataError(measure_.file().path(), 0,
-                      "has no answer in the rows that were measured; try --validation-kind exact, or more "
-                      "--validation-batches");
+                      "has no answer or masked token in the rows that were measured; try a longer text, or "
+                      "more --validation-batches");
     }
     return {{nats, tokens, {static_cast<Index>(bytes), static_cast<Index>(words)}},
             static_cast<Index>(count),

@@ -117,6 +117,8 @@ trains "a prefix model of bytes with short convolutions trains" "$work/bytes" "$
   --objective prefix --short-convolution 3
 trains "an encoder of bytes trains on masked tokens" "$work/encoder" "${small[@]}" --tokenizer byte --objective masked
 prints "evaluate measures masked tokens, and no bytes" 'exact .*perplexity [0-9.]*$' evaluate --run "$work/encoder"
+printf ab >"$work/two"
+refuses "a text too short for a masked token" "no answer or masked token" evaluate --run "$work/encoder" --corpus "$work/two"
 refuses "continuing a text with an encoder" "cannot continue a text" generate --run "$work/encoder" --prompt 'The cat'
 refuses "samples of an encoder" "--samples has no effect with an encoder" generate --run "$work/encoder" --prompt a --samples 2
 generate "$work/bytes" --prompt 'dög' --temperature 3 --top-k 0 --max-tokens 300 >"$work/out"
