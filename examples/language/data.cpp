@@ -179,6 +179,7 @@ std::optional<std::int32_t> document_end(const LanguageOptions& options, const T
 }
 
 void discard_language_data(const RunFolder& folder) {
+  folder.check_lock();
   const fs::path tokens = folder.file("tokens");
   std::error_code ignored;
   for (const char* name :

@@ -40,7 +40,7 @@ LanguageData make_language_data(const LanguageOptions& options, const RunFolder&
 /// The token that ends documents with --documents apart, else none. Throws: Error if the tokenizer lacks one
 std::optional<std::int32_t> document_end(const LanguageOptions& options, const Tokenizer& tokenizer);
 
-/// Removes the files of make_language_data from the run's folder.
+/// Removes the files of make_language_data from the run's folder. Throws: DataError if its lock is gone
 void discard_language_data(const RunFolder& folder);
 
 /// The data of an existing run. Throws: DataError

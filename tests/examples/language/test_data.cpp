@@ -27,3 +27,14 @@ TEST_CASE("text that is not UTF-8 is refused, or named where a tokenizer takes b
     CHECK(log.says("read byte by byte") == takes_bytes);
   }
 }
+
+TEST_CASE("the tokens of another run, in the place of a folder that was moved, stay there") {
+  const TemporaryFolder temporary;
+  const std::string run = temporary.file("run"), tokens = run + "/tokens/train.tokens";
+  const auto lock = std::make_shared<const RunLock>(run);
+  std::filesystem::rename(run, temporary.file("moved"));
+  make_folder(run + "/tokens");
+  write_bytes(tokens, "of another run");
+  CHECK_THROWS_AS(discard_language_data(RunFolder(run, true, lock)), DataError);
+  CHECK(read_bytes(tokens) == "of another run");
+}
