@@ -120,6 +120,7 @@ AtomicFile<E>::AtomicFile(std::string path, const std::string& shown)
   if (stat(path_.c_str(), &known) == 0 && !S_ISREG(known.st_mode)) {
     throw E(shown_ + ": cannot be replaced: it is not a regular file");
   }
+  if (is_at(path_, STDOUT_FILENO)) throw E(shown_ + ": cannot be replaced: it is standard output");
   for (int others = 0;; ++others) {  // each is being written by another process
     if (others == 100) fail(EWOULDBLOCK);
     partial_ = path_ + ".partial" + (others > 0 ? std::to_string(others) : "");

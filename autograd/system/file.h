@@ -59,7 +59,7 @@ template <class E = DataError>
 class AtomicFile {
  public:
   /// Errors call the file `shown`, where that is another name than `path`.
-  /// Throws:  E if `path` cannot be written, or is a folder, a device or a pipe
+  /// Throws:  E if `path` cannot be written, or is a folder, a device, a pipe or standard output
   explicit AtomicFile(std::string path, const std::string& shown = {});
   ~AtomicFile() { remove(); }
   AtomicFile(const AtomicFile&) = delete;

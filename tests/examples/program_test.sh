@@ -178,6 +178,8 @@ reports() {
   check "a training leaves a report" grep -q '"validation_loss":{"step":\[' "$work/whole/report.html"
   "$program" report "$work/whole" --output "$work/report.html" >"$work/out" 2>"$work/err"
   check "report says what it has written" test "$(cat "$work/out")" = "$work/report.html" -a -s "$work/report.html"
+  "$program" report "$work/whole" --output "$work/page" >"$work/page" 2>"$work/err"
+  check "report does not replace standard output" grep -q 'page: cannot be replaced: it is standard output' "$work/err"
   train "$work/compared" "$@" --steps 20 --learning-rate 0.125
   prints "compare tells two runs apart" '^learning rate .* 0.125$' compare "$work/whole" "$work/compared"
   prints "compare --json" '"best_validation_loss": [0-9]' compare --json "$work/whole" "$work/compared"
