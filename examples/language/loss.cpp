@@ -103,11 +103,6 @@ class LanguageMeasure::Sum {
     sums_.insert(sums_.end(),
                  {loss * counted, counted, static_cast<double>(text.bytes), static_cast<double>(text.words)});
   }
-  void add_random(Index number) {
-    const Index rows = measure_.rows_;
-    add(rows, measure_.seed_, number * rows,
-        [&](Share share) { return measure_.windows_.batch(number, rows, share); });
-  }
   /// The mean, with the standard error from the variation between batches. All ranks must call it.
   EstimatedLoss mean() const {
     const std::vector<double> sums = ranks_.sum(sums_);
@@ -122,11 +117,10 @@ class LanguageMeasure::Sum {
       mean += deviation / ++count;
       squares += deviation * (loss - mean);
     }
-    if (tokens == 0) {
+    if (tokens == 0)
       throw DataError(measure_.file().path(), 0,
                       "has no answer or masked token in the rows that were measured; try a longer text, or "
                       "more --validation-batches");
-    }
     return {{nats, tokens, {static_cast<Index>(bytes), static_cast<Index>(words)}},
             static_cast<Index>(count),
             count < 2 ? 0 : std::sqrt(squares / (count - 1) / count)};
@@ -178,7 +172,7 @@ EstimatedLoss LanguageMeasure::estimate(DecoderOnly& model, Index batches, Progr
   Sum sum(*this, model, ranks);
   for (Index i = 0; i < batches; ++i) {
     if (check) check();
-    sum.add_random(i);
+    sum.add(rows_, seed_, i * rows_, [&](Share share) { return windows_.batch(i, rows_, share); });
     progress.status(format("validating {}/{}", i + 1, batches));
   }
   return sum.mean();
