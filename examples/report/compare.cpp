@@ -17,7 +17,7 @@ Json options_in(const RunRecord& run) {
     if (value.is_primitive() && name.find("fingerprint") == std::string::npos) options[name] = value;
   const Json training = run.config.value("training", Json::object());
   for (const auto& [name, value] : training.items())
-    if (!options.contains(name)) options[name] = value;
+    if (!options.contains(name) || name == "context") options[name] = value;  // tokens of the run's rows
   return options;
 }
 

@@ -54,6 +54,10 @@ TEST_CASE("a comparison has the options that differ, and each run's results") {
   CHECK(comparison[1].at("results").at("bleu") == 41.5);
   CHECK(comparison[1].at("results").at("bleu_part") == "test");
   CHECK(comparison[1].at("results").at("last_step").is_null());
+  second.config["context"] = 1024;  // the model's, as both start from it
+  RunRecord third = second;
+  second.config["training"]["context"] = 256, third.config["training"]["context"] = 512;
+  CHECK(comparison_json({second, third})[0].at("options").dump() == R"({"context":256})");
 }
 
 TEST_CASE("the best loss is the last measurement of the best weights, not the estimate that chose them") {
