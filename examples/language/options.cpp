@@ -265,7 +265,7 @@ void adapt_preset(LanguageOptions& options, const Command& command) {
     options.model.positions = PositionKind::none;
   const bool sequential = options.order != "random";
   if ((sequential || given("context")) && !given("context_schedule")) options.context_schedule.clear();
-  if (sequential && !given("batch_schedule")) options.batch_schedule.clear();
+  if ((sequential || given("batch")) && !given("batch_schedule")) options.batch_schedule.clear();
   options.training.adapt(command);
 }
 

@@ -78,8 +78,8 @@ const std::vector<Preset>& language_presets();
 void set_dropout(DecoderOnlyConfig& model, double dropout);
 
 /// Fits options that were not given to `command` to the given ones: another --attention than the preset's
-/// resets what only the preset's kind has to the defaults, another --context or --order drops its schedules,
-/// and TrainingOptions::adapt() fits the others.
+/// resets what only the preset's kind has to the defaults, another --context, --batch or --order drops its
+/// schedules, and TrainingOptions::adapt() fits the others.
 void adapt_preset(LanguageOptions& options, const Command& command);
 
 /// Makes `options` describe the model in options.from, whose configuration is `config`, but with at most the

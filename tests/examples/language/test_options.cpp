@@ -230,6 +230,7 @@ TEST_CASE("options override a preset's values: small rates, contexts, an order")
       CHECK(refusal(arguments) == "nothing was thrown");
     }
   }
+  CHECK(parsed_options({"--preset", "wikitext-2", "--batch", "32"}).batch_schedule.empty());
   CHECK(
       refusal({"--context", "32", "--context-schedule", "0:64"}).find("--context-schedule: goes up to 64") ==
       0);
