@@ -205,9 +205,11 @@ int evaluate(const EvaluateOptions& options) {
   const std::vector<TextPair> pairs = options.text.empty() ? held_out_pairs(trained, run.config, options.part)
                                                            : options.text.read(options.swap);
   std::vector<TokenIds> sources;
+  std::vector<std::string> hypotheses, references;
   Index cut = 0, empty = 0;
   const auto most = run.words.most_source(run.model.config().max_length);
   for (const TextPair& pair : pairs) {
+    references.push_back(pair.target);
     sources.push_back(run.words.encode_source(pair.source));
     empty += sources.back().empty() ? 1 : 0;
     cut += sources.back().size() > most ? 1 : 0;
@@ -221,13 +223,9 @@ int evaluate(const EvaluateOptions& options) {
     progress.status(format("translated {}/{}, {} sentences/s, {} left", done, pairs.size(), count_text(rate),
                            duration_text(left / rate)));
   };
-  std::vector<std::string> hypotheses;
-  for (const Hypothesis& found : search.find(run, sources, show)) {
+  for (const Hypothesis& found : search.find(run, sources, show))
     hypotheses.push_back(run.words.target->decode(found.tokens));
-  }
   progress.clear();
-  std::vector<std::string> references;
-  for (const TextPair& pair : pairs) references.push_back(pair.target);
   if (!options.output.empty()) {
     std::string text;
     for (const std::string& line : hypotheses) text += line + "\n";
@@ -254,10 +252,9 @@ int evaluate(const EvaluateOptions& options) {
   }
   print("sentences    {}\n", pairs.size());
   if (cut > 0) print("cut          {} to {}\n", number_of(cut, "source"), number_of(most, "token"));
-  if (empty > 0) {
+  if (empty > 0)
     print("no tokens    in {}: nothing is written for {}\n", number_of(empty, "source"),
           empty == 1 ? "it" : "them");
-  }
   print("{}exact match  {:.2f} %\n{}\nchrF2        {:.2f}\n", loss, exact, bleu.text(), chrf);
   return kExitSuccess;
 }
