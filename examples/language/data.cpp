@@ -122,6 +122,9 @@ LanguageData prepare_corpus(const LanguageDataOptions& options, std::shared_ptr<
     tokenizer = find_tokenizer(options.tokenizer_model);
   if (options.loss_on == "answers") return prepare_instructions(options, tokenizer, folder, progress);
   const TextCorpus corpus = corpus_of(options.corpus);
+  for (const TextDocument& document : corpus.documents())
+    if (fs::path(document.name).filename() == "training.lock")
+      throw DataError(document.name, 0, "is a run's, not text to train on; try a corpus without run folders");
   progress.log((options.corpus.empty() ? "the built-in text: " : "corpus: ") + corpus.description());
   const std::string kind = tokenizer ? tokenizer->kind() : options.tokenizer;
   check_text(corpus, kind, progress);  // before anything else reads all of it

@@ -260,6 +260,7 @@ refuses "a budget shorter than the warm-up" "needs more --steps than --warmup" \
 cp "$work/text" "$work"/$'caf\xe9'
 refuses "options of a sweep that are not UTF-8" "must be in UTF-8" sweep --runs "$work/new" --vary width 32 -- --corpus "$work"/$'caf\xe9'
 refuses "a path that is not UTF-8" "--corpus must be a path in UTF-8" train --run "$work/new" --corpus "$work"/$'caf\xe9'
+refuses "a run within its corpus" "training.lock: is a run's" train --run "$work/texts/run" "${tiny[@]}" --corpus "$work/texts"
 refuses "a missing file" "nothere: does not exist" train --run "$work/new" --corpus "$work/nothere"
 refuses "an empty file" "empty: holds no text" train --run "$work/new" --corpus "$work/empty"
 refuses "invalid UTF-8" "invalid:2" train --run "$work/new" --corpus "$work/invalid"
