@@ -9,7 +9,7 @@ import torch.nn.functional as F
 import transformers
 
 from golden_file import GoldenFile, generator, integers, normal
-from golden_hugging_face import BATCH, LENGTH, STEPS, TRAINING, load, losses_of, softmax_in_its_type
+from golden_hugging_face import BATCH, LENGTH, STEPS, TRAINING, in_its_type, load, losses_of
 
 CASES = {  # name, also of the checkpoint: options of the adapters
     "gpt2": {"r": 3, "lora_alpha": 5, "target_modules": ["c_attn", "c_fc", "c_proj"], "fan_in_fan_out": True},
@@ -46,7 +46,7 @@ def train(base, path, batches, dtype):
 
 
 def make():
-    F.softmax = softmax_in_its_type
+    F.softmax = in_its_type(F.softmax)
     file = GoldenFile()
     for name in CASES:
         base, path, random = pathlib.Path("hugging_face") / name, pathlib.Path("peft") / name, generator(name + "/peft")
