@@ -14,6 +14,7 @@ import json
 import statistics
 import sys
 import time
+from functools import partial
 
 import torch
 from torch.nn import functional as F
@@ -42,86 +43,62 @@ def ran(which, f, of):
     return lambda: torch.autograd.grad(y, of, dy, retain_graph=True)
 
 
-def linear(which):
-    def make(m, k, n):
-        x, w, b = uniform(m, k), uniform(n, k), uniform(n)
-        if which == AHEAD:
-            return ran(AHEAD, lambda: F.linear(x, w, b), [x, w, b])
-        return ran(BACK, lambda: F.linear(x, w), [x if which == "dgrad" else w])
-
-    return make
+def linear(which, m, k, n):
+    x, w, b = uniform(m, k), uniform(n, k), uniform(n)
+    if which == AHEAD:
+        return ran(AHEAD, lambda: F.linear(x, w, b), [x, w, b])
+    return ran(BACK, lambda: F.linear(x, w), [x if which == "dgrad" else w])
 
 
-def mapped(which, f):
-    def make(*shape):
-        x = uniform(*shape)
-        return ran(which, lambda: f(x), [x])
-
-    return make
+def mapped(f, which, *shape):
+    x = uniform(*shape)
+    return ran(which, lambda: f(x), [x])
 
 
-def layer_norm(which):
-    def make(rows, n):
-        x, w, b = uniform(rows, n), uniform(n), uniform(n)
-        return ran(which, lambda: F.layer_norm(x, (n,), w, b), [x, w, b])
-
-    return make
+def layer_norm(which, rows, n):
+    x, w, b = uniform(rows, n), uniform(n), uniform(n)
+    return ran(which, lambda: F.layer_norm(x, (n,), w, b), [x, w, b])
 
 
-def cross_entropy(which):
-    def make(rows, vocabulary):
-        x, ids = uniform(rows, vocabulary), torch.randint(vocabulary, (rows,))
-        return ran(which, lambda: F.cross_entropy(x, ids), [x])
-
-    return make
+def cross_entropy(which, rows, vocabulary):
+    x, ids = uniform(rows, vocabulary), torch.randint(vocabulary, (rows,))
+    return ran(which, lambda: F.cross_entropy(x, ids), [x])
 
 
-def embedding(which):
-    def make(count, vocabulary, width):
-        table, ids = uniform(vocabulary, width), torch.randint(vocabulary, (count,))
-        return ran(which, lambda: F.embedding(ids, table), [table])
-
-    return make
+def embedding(which, count, vocabulary, width):
+    table, ids = uniform(vocabulary, width), torch.randint(vocabulary, (count,))
+    return ran(which, lambda: F.embedding(ids, table), [table])
 
 
-def expert_linear(which):
-    def make(m, k, n, experts):
-        x, w = uniform(m, k), uniform(experts, n, k)
-        ends = torch.tensor([(e + 1) * m // experts for e in range(experts)], dtype=torch.int32, device=x.device)
-        return ran(which, lambda: F.grouped_mm(x, w.transpose(1, 2), offs=ends), [x, w])
-
-    return make
+def expert_linear(which, m, k, n, experts):
+    x, w = uniform(m, k), uniform(experts, n, k)
+    ends = torch.tensor([(e + 1) * m // experts for e in range(experts)], dtype=torch.int32, device=x.device)
+    return ran(which, lambda: F.grouped_mm(x, w.transpose(1, 2), offs=ends), [x, w])
 
 
-def attention(which, causal=True):
-    def make(batch, heads, length, width):
-        if on_gpu:
-            query, key, value = (uniform(batch, heads, length, width) for _ in range(3))
-            context = attention_backend or contextlib.nullcontext
+def attention(which, batch, heads, length, width, *, causal=True):
+    if on_gpu:
+        query, key, value = (uniform(batch, heads, length, width) for _ in range(3))
+        context = attention_backend or contextlib.nullcontext
 
-            def attend():
-                with context():
-                    return F.scaled_dot_product_attention(query, key, value, is_causal=causal)
+        def attend():
+            with context():
+                return F.scaled_dot_product_attention(query, key, value, is_causal=causal)
 
-            return ran(which, attend, [query, key, value])
-        packed = uniform(batch, length, 3 * heads * width)
+        return ran(which, attend, [query, key, value])
+    packed = uniform(batch, length, 3 * heads * width)
 
-        def f():
-            parts = packed.split(heads * width, 2)
-            q, k, v = (x.view(batch, length, heads, width).transpose(1, 2) for x in parts)
-            return F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2)
+    def f():
+        parts = packed.split(heads * width, 2)
+        q, k, v = (x.view(batch, length, heads, width).transpose(1, 2) for x in parts)
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2)
 
-        return ran(which, f, [packed])
-
-    return make
+    return ran(which, f, [packed])
 
 
-def add_layer_norm(which):
-    def make(rows, n):
-        x, branch, w, b = uniform(rows, n), uniform(rows, n), uniform(n), uniform(n)
-        return ran(which, lambda: F.layer_norm(x + branch, (n,), w, b), [x, branch, w, b])
-
-    return make
+def add_layer_norm(which, rows, n):
+    x, branch, w, b = uniform(rows, n), uniform(rows, n), uniform(n), uniform(n)
+    return ran(which, lambda: F.layer_norm(x + branch, (n,), w, b), [x, branch, w, b])
 
 
 def cross_entropy_both(rows, vocabulary):
@@ -129,27 +106,21 @@ def cross_entropy_both(rows, vocabulary):
     return lambda: torch.autograd.grad(F.cross_entropy(x, ids), [x])
 
 
-def rotary(which):
-    def make(batch, length, heads, width):
-        x = uniform(batch, length, heads, width)
-        angles = torch.rand(length, 1, width // 2)
-        cosines, sines = angles.cos(), angles.sin()
+def rotary(which, batch, length, heads, width):
+    x = uniform(batch, length, heads, width)
+    angles = torch.rand(length, 1, width // 2)
+    cosines, sines = angles.cos(), angles.sin()
 
-        def turn():
-            a, b = x[..., ::2], x[..., 1::2]
-            return torch.stack([a * cosines - b * sines, a * sines + b * cosines], -1).flatten(-2)
+    def turn():
+        a, b = x[..., ::2], x[..., 1::2]
+        return torch.stack([a * cosines - b * sines, a * sines + b * cosines], -1).flatten(-2)
 
-        return ran(which, turn, [x])
-
-    return make
+    return ran(which, turn, [x])
 
 
-def cast(wanted, to):
-    def make(count):
-        x = uniform(count).to(wanted)
-        return lambda: x.to(to)
-
-    return make
+def cast(wanted, to, count):
+    x = uniform(count).to(wanted)
+    return lambda: x.to(to)
 
 
 def column_sums(rows, n):
@@ -190,23 +161,18 @@ def dropout_mask(count):
     return lambda: mask.bernoulli_(0.8)
 
 
+WITH_PASSES = {
+    "gelu": partial(mapped, F.gelu), "gelu_tanh": partial(mapped, lambda x: F.gelu(x, approximate="tanh")),
+    "softmax": partial(mapped, lambda x: x.softmax(-1)), "dropout": partial(mapped, lambda x: F.dropout(x, 0.2)),
+    "layer_norm": layer_norm, "add_layer_norm": add_layer_norm, "cross_entropy": cross_entropy, "embedding": embedding,
+    "expert_linear": expert_linear, "rotary": rotary, "attention": attention, "full_attention": partial(attention, causal=False),
+}
 OPERATIONS = {
-    **{f"linear_{which}": linear(which) for which in (AHEAD, "dgrad", "wgrad")},
-    **{f"gelu_{which}": mapped(which, F.gelu) for which in (AHEAD, BACK)},
-    **{f"gelu_tanh_{which}": mapped(which, lambda x: F.gelu(x, approximate="tanh")) for which in (AHEAD, BACK)},
-    **{f"softmax_{which}": mapped(which, lambda x: x.softmax(-1)) for which in (AHEAD, BACK)},
-    **{f"dropout_{which}": mapped(which, lambda x: F.dropout(x, 0.2)) for which in (AHEAD, BACK)},
-    **{f"layer_norm_{which}": layer_norm(which) for which in (AHEAD, BACK)},
-    **{f"cross_entropy_{which}": cross_entropy(which) for which in (AHEAD, BACK)},
-    **{f"embedding_{which}": embedding(which) for which in (AHEAD, BACK)},
-    **{f"expert_linear_{which}": expert_linear(which) for which in (AHEAD, BACK)},
-    **{f"attention_{which}": attention(which) for which in (AHEAD, BACK)},
-    **{f"full_attention_{which}": attention(which, False) for which in (AHEAD, BACK)},
-    **{f"add_layer_norm_{which}": add_layer_norm(which) for which in (AHEAD, BACK)},
-    **{f"rotary_{which}": rotary(which) for which in (AHEAD, BACK)},
+    **{f"linear_{which}": partial(linear, which) for which in (AHEAD, "dgrad", "wgrad")},
+    **{f"{name}_{which}": partial(make, which) for name, make in WITH_PASSES.items() for which in (AHEAD, BACK)},
     "cross_entropy_both": cross_entropy_both,
-    "narrow": cast(torch.float32, torch.bfloat16),
-    "widen": cast(torch.bfloat16, torch.float32),
+    "narrow": partial(cast, torch.float32, torch.bfloat16),
+    "widen": partial(cast, torch.bfloat16, torch.float32),
     "column_sums": column_sums,
     "residual_add": residual_add,
     "adamw_step": adamw_step,
