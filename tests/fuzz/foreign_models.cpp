@@ -2,7 +2,7 @@
 #include <tapeformer/nn/formats/hugging_face.h>
 #include <tapeformer/nn/formats/marian_npz.h>
 #include <tapeformer/nn/formats/npz.h>
-#include <tapeformer/tests/fuzz/families.h>
+#include <tapeformer/tests/fuzz/parsers.h>
 
 namespace tapeformer {
 namespace {

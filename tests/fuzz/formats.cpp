@@ -2,7 +2,7 @@
 #include <tapeformer/data/token_file.h>
 #include <tapeformer/nn/formats/npz.h>
 #include <tapeformer/nn/formats/safetensors_folder.h>
-#include <tapeformer/tests/fuzz/families.h>
+#include <tapeformer/tests/fuzz/parsers.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>

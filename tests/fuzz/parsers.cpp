@@ -1,5 +1,5 @@
 #include <tapeformer/autograd/error.h>
-#include <tapeformer/tests/fuzz/families.h>
+#include <tapeformer/tests/fuzz/parsers.h>
 #include <tapeformer/tests/nn/formats/temporary_folder.h>
 
 #include <algorithm>

@@ -6,16 +6,24 @@
 
 namespace tapeformer {
 
+using Seeds = std::vector<std::string>;
+
 /// A reader of untrusted bytes, for the fuzzer and for tests. A new one is two functions and a row of
 /// the table in the file of its family.
 struct Parser {
   const char* name;
   /// Small inputs that are accepted.
-  std::function<std::vector<std::string>()> seeds;
+  std::function<Seeds()> seeds;
   /// Reads an input and uses the result as a program would. May throw a tapeformer::Error.
   std::function<void(const std::string& input)> read;
 };
 
+// The rows of the table, by the files that define them, and all of them.
+std::vector<Parser> format_parsers();
+std::vector<Parser> run_parsers();
+std::vector<Parser> foreign_model_parsers();
+std::vector<Parser> tokenizer_parsers();
+std::vector<Parser> text_parsers();
 const std::vector<Parser>& parsers();
 /// Throws: Error that lists the names
 const Parser& parser_named(const std::string& name);

@@ -4,7 +4,7 @@
 #include <tapeformer/examples/shared/run_folder.h>
 #include <tapeformer/examples/translation/options.h>
 #include <tapeformer/nn/transformer/encoder_decoder.h>
-#include <tapeformer/tests/fuzz/families.h>
+#include <tapeformer/tests/fuzz/parsers.h>
 
 #include <nlohmann/json.hpp>
 

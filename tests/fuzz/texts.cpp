@@ -3,7 +3,7 @@
 #include <tapeformer/data/text_corpus.h>
 #include <tapeformer/data/tokenizers/byte_pair.h>
 #include <tapeformer/data/tokenizers/character_tokenizer.h>
-#include <tapeformer/tests/fuzz/families.h>
+#include <tapeformer/tests/fuzz/parsers.h>
 
 #include <filesystem>
 

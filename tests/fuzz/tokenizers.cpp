@@ -10,7 +10,7 @@
 #include <tapeformer/data/tokenizers/tokenizer_controls.h>
 #include <tapeformer/data/tokenizers/tokenizer_file.h>
 #include <tapeformer/examples/language/tokenizer.h>
-#include <tapeformer/tests/fuzz/families.h>
+#include <tapeformer/tests/fuzz/parsers.h>
 
 #include <algorithm>
 #include <filesystem>
