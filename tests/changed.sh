@@ -50,7 +50,7 @@ names=$(ninja -C build/single -t deps | awk -v changed="${changed[*]}" -v root="
     file = plain($1)
     if (file ~ /^\// || file ~ /^usr/) next  # of the system
     if (file ~ /\.h$/) headers[file] = 1
-    if (is_first) source_of[object] = object ~ /\.gch$/ ? plain(object) : file
+    if (is_first) source_of[object] = file
     is_first = 0
     uses[object] = uses[object] " " file
   }

@@ -8,7 +8,7 @@ for tool in clang-tidy-14 clang++-14; do
   echo "tests/tidy.sh: $tool was not found; install clang-tidy-14, clang-14 and libomp-14-dev" >&2
   exit 2
 done
-# Its own build folder: clang-tidy cannot read the precompiled headers of g++.
+# Its own build folder: clang-tidy needs the commands of clang++, for each source by itself.
 cmake -S . -B build/tidy -G Ninja --log-level=WARNING -DCMAKE_CXX_COMPILER=clang++-14 -DTAPEFORMER_UNITY=OFF \
   -DTAPEFORMER_TESTS=OFF >/dev/null
 if [ $# = 0 ]; then
