@@ -33,12 +33,10 @@ add_executable(tapeformer_tests_emulated autograd/test_dispatch.cpp ${TAPEFORMER
   ${TAPEFORMER_PROGRAM_OBJECTS})
 target_compile_options(tapeformer_tests_emulated PRIVATE ${of_tests})
 tapeformer_unite(tapeformer_tests_emulated 12)
-target_link_libraries(tapeformer_tests_emulated PRIVATE tapeformer_emulated
-  nlohmann_json::nlohmann_json doctest::doctest)
+target_link_libraries(tapeformer_tests_emulated PRIVATE tapeformer_emulated doctest::doctest)
 foreach(program train_translation train_language_model gradcheck_attention)
   add_executable(${program}_emulated $<TARGET_OBJECTS:${program}> ${TAPEFORMER_PROGRAM_OBJECTS})
-  target_link_libraries(${program}_emulated PRIVATE tapeformer_emulated
-    nlohmann_json::nlohmann_json)
+  target_link_libraries(${program}_emulated PRIVATE tapeformer_emulated)
 endforeach()
 
 tapeformer_tests("" everything tapeformer_tests_emulated "${TAPEFORMER_EMULATOR_TEST_SOURCES}")
@@ -84,8 +82,7 @@ target_include_directories(tapeformer_race_kernels PRIVATE ${PROJECT_BINARY_DIR}
 target_link_libraries(tapeformer_race_kernels PRIVATE tapeformer_flags cuda_emulator OpenMP::OpenMP_CXX)
 add_executable(tapeformer_tests_races EXCLUDE_FROM_ALL $<TARGET_OBJECTS:tapeformer_tests_emulated> ${tests_elsewhere}
   ${TAPEFORMER_PROGRAM_OBJECTS} $<TARGET_OBJECTS:tapeformer_race_kernels>)
-target_link_libraries(tapeformer_tests_races PRIVATE tapeformer_emulated
-  nlohmann_json::nlohmann_json doctest::doctest)
+target_link_libraries(tapeformer_tests_races PRIVATE tapeformer_emulated doctest::doctest)
 # Every kernel once, and those with asynchronous copies and products in more cases; a random order.
 set(watched "autograd/kernels/test_cuda_(every_kernel|expert_products|sparse_attention|optim|attention_hopper)")
 tapeformer_device_tests(races sanitized tapeformer_tests_races ${watched})
@@ -93,7 +90,7 @@ set_property(TEST ${TAPEFORMER_ADDED_TESTS} APPEND PROPERTY ENVIRONMENT TAPEFORM
 
 # The benches that measure on GPUs, in miniature.
 add_executable(bench_emulated $<TARGET_OBJECTS:bench> ${TAPEFORMER_PROGRAM_OBJECTS})
-target_link_libraries(bench_emulated PRIVATE tapeformer_emulated nlohmann_json::nlohmann_json)
+target_link_libraries(bench_emulated PRIVATE tapeformer_emulated)
 tapeformer_test(emulated/agreement everything bench_emulated device_agreement --tiny --steps 3)
 tapeformer_test(emulated/operations everything bench_emulated ops --device cuda --dtype bf16 --tiny --seconds 0)
 tapeformer_test(emulated/decoding everything bench_emulated decoding --language tiny --device cuda --precision bf16 --rounds 1)

@@ -19,7 +19,7 @@ foreach(machine native x86-64-v2)
   target_link_libraries(kernels_${machine} PRIVATE tapeformer_flags march_${machine} OpenMP::OpenMP_CXX)
   # Its objects come first, and so replace the archive's.
   add_executable(tapeformer_tests_${machine} $<TARGET_OBJECTS:kernels_${machine}> $<TARGET_OBJECTS:tapeformer_tests> ${parsers})
-  target_link_libraries(tapeformer_tests_${machine} PRIVATE tapeformer_programs nlohmann_json::nlohmann_json doctest::doctest)
+  target_link_libraries(tapeformer_tests_${machine} PRIVATE tapeformer_programs doctest::doctest)
   tapeformer_tests(${machine}/ everything tapeformer_tests_${machine} "${sources}" TAPEFORMER_GRADCHECK_ELEMENTS=3)
   list(FILTER sources EXCLUDE REGEX "test_single_precision")  # its bounds are those of fused products, as in its own build
 endforeach()

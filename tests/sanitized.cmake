@@ -57,7 +57,6 @@ add_executable(shared_parameters_sanitized EXCLUDE_FROM_ALL main.cpp autograd/te
   ${PROJECT_SOURCE_DIR}/autograd/ops/matmul.cpp ${PROJECT_SOURCE_DIR}/autograd/ops/reduce.cpp)
 target_compile_options(shared_parameters_sanitized PRIVATE $<$<CONFIG:Release>:-O1> -g1 -fsanitize=thread)
 tapeformer_unite(shared_parameters_sanitized 26)
-target_compile_definitions(shared_parameters_sanitized PRIVATE TAPEFORMER_BINARY_DIR="${PROJECT_BINARY_DIR}")
 # Its own copy comes before that of a unit of the library.
 target_link_libraries(shared_parameters_sanitized PRIVATE -fsanitize=thread -Wl,-z,muldefs tapeformer doctest::doctest)
 tapeformer_test(sanitized/races/autograd/shared_parameters sanitized shared_parameters_sanitized)

@@ -8,11 +8,8 @@ file(GLOB thread_sources CONFIGURE_DEPENDS autograd/communication/test_communica
   nn/test_shared_model.cpp optim/test_clip.cpp optim/test_rule_optimizer.cpp)
 add_executable(tapeformer_tests_threads EXCLUDE_FROM_ALL main.cpp nn/module_case.cpp ${TAPEFORMER_REFERENCE_SOURCES}
   ${thread_sources})
-target_link_libraries(tapeformer_tests_threads PRIVATE tapeformer_programs xtensor nlohmann_json::nlohmann_json
-  doctest::doctest)
-target_compile_definitions(tapeformer_tests_threads PRIVATE TAPEFORMER_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
-  TAPEFORMER_BINARY_DIR="${PROJECT_BINARY_DIR}")
-target_include_directories(tapeformer_tests_threads PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/emulator)
+target_link_libraries(tapeformer_tests_threads PRIVATE tapeformer_programs xtensor doctest::doctest)
+target_compile_definitions(tapeformer_tests_threads PRIVATE TAPEFORMER_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 # Ignores libomp's internals.
 set(in_our_code TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1)
 tapeformer_tests(threads/ threads tapeformer_tests_threads "${thread_sources}" ${in_our_code})
