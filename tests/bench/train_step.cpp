@@ -2,8 +2,7 @@
 // torch_step.py times in PyTorch, through the library's public interface. One line of JSON.
 // Usage: bench train_step [WORKLOAD[:BATCH]] [--device cpu|cuda[:N]] [--precision f64|f32|tf32|bf16]
 //                         [--steps N] [--seconds S] [--threads N] [--length T] [--fused-head]
-//                         [--recompute-layers] [--no-graphs] [--profile] [--first-step] [--list]
-//                         [--shard-optimizer]
+//                         [--recompute-layers] [--no-graphs] [--profile] [--list] [--shard-optimizer]
 // Under mpirun the ranks share the rows of a batch; the line then describes the slowest, or largest, rank.
 #include <tapeformer/autograd/communication/mpi.h>
 #include <tapeformer/autograd/device.h>
@@ -39,7 +38,7 @@ struct Options {
   ComputeOptions compute{"cpu", "f32"};
   Index length = 0;
   DataParallelConfig parallel;
-  bool fused_head = false, recompute_layers = false, profile = false, first_step = false, list = false;
+  bool fused_head = false, recompute_layers = false, profile = false, list = false;
 };
 
 /// `floor`: the least seconds, or 0 where they are not known.
@@ -146,13 +145,6 @@ void measure(const Workload& whole, const Options& options) {
           .chosen();
   Training training(w, {in_double ? DType::f64 : DType::f32, compute, options.fused_head,
                         options.recompute_layers, ranks, options.parallel});
-  if (options.first_step) {
-    training.step();
-    std::printf(
-        "%s\n",
-        nlohmann::ordered_json{{"workload", w.name}, {"params", training.parameters()}}.dump().c_str());
-    return;
-  }
   const std::vector<PhaseSeconds> steps = measured_steps(training, options.steps, options.seconds);
   const double resident = resident_mib("VmHWM:"), pool = static_cast<double>(pool_statistics().peak_bytes);
   const double ms = largest(*ranks, median_ms(steps, sum)), flops = whole.flops(training.parameters()),
@@ -235,7 +227,6 @@ int tapeformer::bench_train_step(int argc, char** argv) {
   line.flag("--recompute-layers", o.recompute_layers, "layers keep only their input for the backward pass");
   line.flag("--shard-optimizer", o.parallel.shard_optimizer, "under mpirun, each rank keeps its share of it");
   line.flag("--profile", o.profile, "a table of where the time goes, by phase");
-  line.flag("--first-step", o.first_step, "end after one step, the first");
   line.flag("--list", o.list, "the workloads and their sizes");
   if (!line.read(argc, argv)) return kExitSuccess;
   if (o.list) return list_workloads(), kExitSuccess;
