@@ -122,8 +122,6 @@ def cases():
         shapes = [[37, width]] + [[width]] * (2 if op == "layer_norm" else 1)
         yield {"op": op, "rows": 37, "width": width, "shapes": shapes, "scales": [scale, 1, 1][:len(shapes)],
                "shift": shift * scale}
-
-
     learned = {"softcap": lambda rows: [[4]], "relative": lambda rows: [[4, 2 * rows - 1]], "mask": lambda rows: [[rows, rows]],
                "sinks": lambda rows: [[4]], "sigmoid": lambda rows: []}
     sizes = ((5, 8), (33, 16), (129, 64))

@@ -96,6 +96,7 @@ def attention(file):
     future = torch.ones(SOURCE, SOURCE, dtype=torch.bool).triu(1)  # PyTorch: true = may not attend
     source, target = (lambda name, length=length: normal(generator(name), BATCH, length, WIDTH)
                       for length in (SOURCE, TARGET))
+    seen = {"memory_may_attend": may_attend(SOURCE_LENGTHS, SOURCE)}
     multi_head = lambda: nn.MultiheadAttention(WIDTH, HEADS, batch_first=True, dtype=torch.float64)
     add_layer(file, "attention_self", multi_head(), lambda module, x: module(x, x, x)[0],
               {"x": source("attention_self")}, {})
@@ -104,8 +105,7 @@ def attention(file):
     add_layer(file, "attention_cross", multi_head(),
               lambda module, x, memory, memory_may_attend: module(
                   x, memory, memory, key_padding_mask=~memory_may_attend)[0],
-              {"x": target("attention_cross"), "memory": source("attention_cross/memory")},
-              {"memory_may_attend": may_attend(SOURCE_LENGTHS, SOURCE)})
+              {"x": target("attention_cross"), "memory": source("attention_cross/memory")}, seen)
 
     # Masks of each query and head, with no row that sees nothing.
     random = generator("attention_masks")
@@ -137,8 +137,7 @@ def attention(file):
         add_layer(file, name, module,
                   lambda module, x, key, value, memory_may_attend: module(
                       x, key, value, key_padding_mask=~memory_may_attend)[0],
-                  inputs, {"memory_may_attend": may_attend(SOURCE_LENGTHS, SOURCE)},
-                  memory_width=KEY_INPUT, value_memory_width=VALUE_INPUT)
+                  inputs, seen, memory_width=KEY_INPUT, value_memory_width=VALUE_INPUT)
     name = "attention_self_sequence_first"
     add_layer(file, name, nn.MultiheadAttention(WIDTH, HEADS, dtype=torch.float64),
               lambda module, x: module(x, x, x, attn_mask=future)[0],
@@ -148,17 +147,15 @@ def attention(file):
         add_layer(file, name, multi_head(),
                   lambda module, x, memory, memory_may_attend: torch.cat([part.flatten() for part in module(
                       x, memory, memory, key_padding_mask=~memory_may_attend, average_attn_weights=averages)]),
-                  {"x": target(name), "memory": source(name + "/memory")},
-                  {"memory_may_attend": may_attend(SOURCE_LENGTHS, SOURCE)})
+                  {"x": target(name), "memory": source(name + "/memory")}, seen)
 
     name = "attention_cross_wide"
     module = MultiHeadAttention(WIDTH, HEADS, 5, 7).double()
     randomise(module, name)
     leaves = dict(sorted(module.named_parameters()))
     file.case(name, lambda x, memory, memory_may_attend: module(x, memory, memory_may_attend[:, None, None, :]),
-              {"x": target(name), "memory": source(name + "/memory")}, leaves,
-              {"memory_may_attend": may_attend(SOURCE_LENGTHS, SOURCE)},
-              heads=HEADS, key_width=5, value_width=7, zero_gradients=key_biases(leaves))
+              {"x": target(name), "memory": source(name + "/memory")}, leaves, seen, heads=HEADS,
+              key_width=5, value_width=7, zero_gradients=key_biases(leaves))
 
 
 def transformer(file):

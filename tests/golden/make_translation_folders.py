@@ -20,6 +20,7 @@ import transformers
 from golden_file import generator, normal
 from golden_hugging_face import losses_of
 from golden_translation import load
+from make_marian_tokenizer import write
 
 FOLDER = pathlib.Path(__file__).parent / "translation_folders"
 RULES = "FF21\t61\n3000\t20\nFB01\t66 69\n2026\t2E 2E 2E\n"  # replacements: fullwidth A, a space, a ligature, an ellipsis
@@ -139,10 +140,6 @@ def fine_tune(folder, tokenizer, texts):
 
     losses = losses_of(trained, [p for p in trained if min(p.shape) > 1 and p.dim() > 1], loss_of, range(10), torch.float32)
     return [round(loss, 7) for loss in losses.tolist()]
-
-
-def write(path, value):
-    path.write_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 def make(name):
