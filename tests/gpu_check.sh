@@ -139,11 +139,11 @@ cases_in() {
 }
 export tests outputs=$work/outputs longest=60
 export -f cases_in
-# cases SOURCES [OPTION...]: the cases of these files, the files in parallel.
+# cases SOURCES [OPTION...]: the cases of these files, the files in parallel; fails if there is none.
 cases() {
   mkdir -p "$outputs"
   local filters=(--source-file="$1" --test-case-exclude='slow:*' "${@:2}")
-  "$tests" --list-test-cases --reporters=xml "${filters[@]}" | sed -n 's/.* filename="\([^"]*\)".*/\1/p' | sort -u |
+  "$tests" --list-test-cases --reporters=xml "${filters[@]}" | sed -n 's/.* filename="\([^"]*\)".*/\1/p' | sort -u | grep . |
     OMP_NUM_THREADS=2 xargs -d '\n' -P "$jobs" -I{} bash -c 'cases_in "$@"' - {} "${filters[@]}"
 }
 # sanitized TOOL CASES...: every access is watched, so small cases.
