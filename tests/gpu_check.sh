@@ -219,21 +219,17 @@ programs() {
 part - 1800 "the programs, next to the CPU" programs
 
 # The first models of the documents, as they are trained there.
-# learns RUN PROGRAM OPTIONS...
+# learns RUN PROGRAM OPTIONS...; the median of tokens/s over the run's log, and its final losses.
 learns() {
   local run=$work/$1 program=$folder/examples/$2
   shift 2
   rm -rf "$run" # of an earlier check with the same --logs
   "$program" train --run "$run" --device "$device" ${rehearsed:+--steps "$rehearsed" --warmup 1} "$@" || return
-  outcome "$run"
-}
-# The median of tokens/s over a run's log, and its final losses.
-outcome() {
-  sed -n 's/.*"tokens_per_second":\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" | sort -n |
+  sed -n 's/.*"tokens_per_second":\([0-9.]*\).*/\1/p' "$run/metrics.jsonl" | sort -n |
     awk '{ rate[NR] = $1 } END { if (NR) printf "median %d tokens/s; ", rate[int((NR + 1) / 2)] }'
-  sed -n 's/.*"train_loss":\([0-9.e-]*\).*/training loss \1; /p' "$1/metrics.jsonl" | tail -n 1 | tr -d '\n'
+  sed -n 's/.*"train_loss":\([0-9.e-]*\).*/training loss \1; /p' "$run/metrics.jsonl" | tail -n 1 | tr -d '\n'
   sed -n 's/.*"step":\([0-9]*\).*"validation_loss":\([0-9.e-]*\).*/validation loss \2 after \1 steps/p' \
-    "$1/metrics.jsonl" | tail -n 1
+    "$run/metrics.jsonl" | tail -n 1
 }
 # Steps of the benches' models, ours and PyTorch's in turn, or only ours.
 workloads=(gpt2-124m-h200 babygpt chargpt translate translate-base gpt2-124m-1k) small=(babygpt chargpt translate)
