@@ -92,6 +92,7 @@ check "the stand-ins for the reader's files" test $? = 0
 # --- every document -------------------------------------------------------------------------------------
 cd "$source" || exit 1
 [ $# -gt 0 ] || set -- $(git ls-files '*.md')
+check "there are documents" test $# -gt 0
 for document in "$@"; do
   # A command in a block without a mark must be listed, with the whole block, by any of its lines.
   awk -v document="$document" -v listed="$elsewhere" '
