@@ -50,7 +50,7 @@ fi
 if [ "${names[*]}" = --list ]; then
   exec "$program" --list
 fi
-[ ${#names[@]} -gt 0 ] || mapfile -t names < <("$program" --list)
+[ ${#names[@]} -gt 0 ] || { mapfile -t names < <("$program" --list) && wait $!; }
 
 # The inputs lie in memory while they are read.
 [ ! -d /dev/shm ] || export TMPDIR=/dev/shm
