@@ -214,7 +214,7 @@ sweeps() {
   check "more seeds repeat nothing" test "$before" = "$(stat -c %y "$work"/sweep/*/seed-1/weights.safetensors)"
   check "a sweep prints a row for each combination" test "$(grep -c '^| learning-rate=.* | 2 | [0-9.]* | [0-9.]* | ' "$work/out")" = 2
   best=$(sed -n 's/^best: //p' "$work/out")
-  rows=$(awk -F '|' '/^\| learning/ { print $4, $2 }' "$work/out" | sort -g | head -n 1)
+  rows=$(awk -F '|' '/^\| learning/ { print $4, $2 }' "$work/out" | LC_ALL=C sort -g | head -n 1)
   check "and names the best" test "$best" = "$(echo "$rows" | awk '{ print $2 }')"
   "$program" train --run "$work/alone" --seed 2 "$@" "--$best" >"$work/out" 2>"$work/err"
   check "whose options give its weights" cmp "$work/alone/weights.safetensors" "$work/sweep/$best/seed-2/weights.safetensors"

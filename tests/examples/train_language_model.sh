@@ -103,7 +103,7 @@ prints "evaluate prints the exact mean" 'exact .*nats per token, perplexity .*bi
 check "evaluate prints the estimate" grep -q 'estimated .*random batches of 8 x 32' "$work/out"
 "$program" evaluate --run "$run" --json >"$work/json" 2>"$work/err"
 check "evaluate --json has the same numbers" test \
-  "$(sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' "$work/json" | xargs printf '%.4f nats per token\n')" = \
+  "$(sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' "$work/json" | LC_ALL=C xargs printf '%.4f nats per token\n')" = \
   "$(grep -o '[0-9.]* nats per token' "$work/out")"
 prints "evaluate measures another text" 'exact' evaluate --run "$run" --corpus "$work/text"
 "$program" evaluate --run "$run" --corpus "$work/text" --threads 1 >"$work/again" 2>"$work/err"

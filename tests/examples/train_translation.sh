@@ -79,7 +79,7 @@ check "--n-best numbers the lines from 0, and has several translations of a sent
   "$(grep -aE '^[0-2] \|\|\| .* \|\|\| -?[0-9]+\.[0-9]{4}$' "$work/best" | cut -c1 | uniq -c | tr -s ' \n' ' ')" = " 3 0 1 1 3 2 "
 check "the best first, which is the one without --n-best" test \
   "$(sed -n 5p "$work/best" | sed 's/^2 ||| //; s/ ||| [^|]*$//')" = "$(sed -n 3p "$work/out")"
-check "and scores that fall" sh -c "sed -n '5,7s/.* ||| //p' '$work/best' | sort -c -g -r"
+check "and scores that fall" sh -c "sed -n '5,7s/.* ||| //p' '$work/best' | LC_ALL=C sort -c -g -r"
 refuses "more translations than hypotheses are kept" "--n-best must be at most --beam; got 3 and 2; try --beam 3" \
   translate --run "$work/whole" --n-best 3 --beam 2
 refuses "the best of samples" "--n-best" translate --run "$work/whole" --n-best 3 --sample
@@ -118,7 +118,7 @@ prints "evaluate prints BLEU with its signature" 'tok:13a' evaluate --run "$work
 "$program" evaluate --run "$work/whole" --beam 2 --json >"$work/json" 2>"$work/err"
 number() { sed -n "s/^ *\"$1\": //p" "$work/json" | head -n 1 | tr -d ,; }  # number NAME: in the JSON, to four digits
 check "evaluate --json has the same numbers" test \
-  "$(printf 'sentences %d, loss %.4f, exact match %.2f, BLEU %.2f, chrF2 %.2f' $(number sentences) $(number loss) \
+  "$(LC_ALL=C && printf 'sentences %d, loss %.4f, exact match %.2f, BLEU %.2f, chrF2 %.2f' $(number sentences) $(number loss) \
     $(number exact_match) $(number bleu) $(number chrf))" = \
   "$(sed -n 's/^sentences *\(.*\)/sentences \1/p; s/^loss  *\([0-9.]*\) .*/loss \1/p; s/^\(exact match\) *\([0-9.]*\) .*/\1 \2/p
     s/^BLEU|.* = \([0-9.]*\) .*(.*/BLEU \1/p; s/^chrF2  */chrF2 /p' "$work/out" | paste -sd, | sed 's/,/, /g')"
