@@ -29,8 +29,7 @@ target_link_libraries(tapeformer_emulated PUBLIC cuda_emulator ${libraries})
 set(others "/autograd/test_dispatch\\.cpp\\.o$")
 set(tests_elsewhere $<FILTER:$<TARGET_OBJECTS:tapeformer_tests>,EXCLUDE,${others}> ${parsers})
 add_executable(tapeformer_tests_emulated autograd/test_dispatch.cpp ${TAPEFORMER_CUDA_TEST_SOURCES}
-  ${TAPEFORMER_EMULATOR_TEST_SOURCES} ${tests_elsewhere}
-  ${TAPEFORMER_PROGRAM_OBJECTS})
+  ${TAPEFORMER_EMULATOR_TEST_SOURCES} ${tests_elsewhere} ${TAPEFORMER_PROGRAM_OBJECTS})
 target_compile_options(tapeformer_tests_emulated PRIVATE ${of_tests})
 tapeformer_unite(tapeformer_tests_emulated 12)
 target_link_libraries(tapeformer_tests_emulated PRIVATE tapeformer_emulated doctest::doctest)

@@ -15,8 +15,7 @@ list(REMOVE_ITEM library_sources autograd/cuda/absent.cpp autograd/communication
 
 set(sanitizers -fsanitize=address,undefined)
 # Optimised where tests spend their time; the rest is compiled as fast as possible.
-set(sources ${library_sources} ${emulated_sources} ${emulator_sources} ${program_sources}
-  ${embedded})
+set(sources ${library_sources} ${emulated_sources} ${emulator_sources} ${program_sources} ${embedded})
 set(seldom_run ${sources})
 list(FILTER seldom_run INCLUDE REGEX "/(examples|nn|optim|config|gradcheck|json)/|/data/[a-z_]+\\.cpp|_config\\.cpp")
 list(REMOVE_ITEM sources ${seldom_run})
