@@ -72,18 +72,19 @@ def rounds_of(contest, arguments, workload, settings, record):
     return runs, errors
 
 
-def row_of(workload, precision, runs, errors, rates):
-    def middle(who, key):
-        return statistics.median(line[key] for line in runs[who])
+def middle(lines, key):
+    return statistics.median(line[key] for line in lines)
 
+
+def row_of(workload, precision, runs, errors, rates):
     row = {"workload": workload, "precision": precision}
     for who in runs:
-        row |= {f"{who}, ms": round(middle(who, "ms"), 3) if runs[who] else "not measured",
-                f"{who}, tokens/s": round(middle(who, "tokens_per_s")) if runs[who] else None}
+        row |= {f"{who}, ms": round(middle(runs[who], "ms"), 3) if runs[who] else "not measured",
+                f"{who}, tokens/s": round(middle(runs[who], "tokens_per_s")) if runs[who] else None}
     for who in [who for who in runs if who != OURS]:
         row[f"{who} to ours"] = ratio_of(runs[OURS], runs[who]) if runs[OURS] and runs[who] else None
     if runs[OURS]:
-        rate = 1e-3 * middle(OURS, "gflop_per_s")
+        rate = 1e-3 * middle(runs[OURS], "gflop_per_s")
         datasheet = next((all_rates for card, all_rates in DATASHEETS.items() if card in runs[OURS][0].get("gpu", "")), {})
         row["graph"] = runs[OURS][0].get("no_graph") or f"{runs[OURS][0]['graph_nodes']} nodes"
         row["TFLOP/s"] = round(rate, 2)
