@@ -51,6 +51,7 @@ NpzArray parse_npy(const std::string& npy) {
 std::string npy_of(const NpzArray& array) {
   std::string text = "{'descr': '" + array.type + "', 'fortran_order': False, 'shape': (";
   for (const Index size : array.shape) text += std::to_string(size) + ",";
+  if (array.shape.rank() > 1) text.pop_back();  // with a comma at the end, Marian takes the first size alone
   text += "), }";
   constexpr std::size_t kBefore = 10;
   text.resize((kBefore + text.size()) / 64 * 64 + 64 - kBefore - 1, ' ');

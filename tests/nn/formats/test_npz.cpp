@@ -36,10 +36,10 @@ TEST_CASE("damaged arrays are refused by name") {
     std::string from, to, message;  // the last `from` is replaced
   } spoilt[] = {
       {"x", "y", "array 'one': is damaged"},
-      {"(3,2,)", "(3,3,)", "array 'one': is damaged: its shape does not fit its data"},
-      {"(3,2,)", "(2,3,)", "array 'one': is damaged"},
-      {"(3,2,), }" + std::string(17, ' '), "(999999999999999999,2,), }", "array 'one': [shape]"},
-      {"'shape': (3,2,)", "'shape': (-3,2)", "array 'one': is damaged"},
+      {"(3,2)", "(3,3)", "array 'one': is damaged: its shape does not fit its data"},
+      {"(3,2)", "(2,3)", "array 'one': is damaged"},
+      {"(3,2), }" + std::string(17, ' '), "(999999999999999999,2), }", "array 'one': [shape]"},
+      {"'shape': (3,2), }", "'shape': (-3,2),}", "array 'one': is damaged"},
       {"|i1", "<i8", "array 'two': must be <f4 or |i1 in C's order; got <i8"},
       {"False", "True ", "array 'two': must be <f4 or |i1 in C's order; got |i1 in Fortran's"},
       {"'descr'", "'other'", "array 'two': must be <f4 or |i1 in C's order; got "},
