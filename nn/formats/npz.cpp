@@ -36,7 +36,8 @@ NpzArray parse_npy(const std::string& npy) {
                                   : std::size_t{12} + number_at<std::uint32_t>(npy, 8);
   if (data_at > npy.size()) throw CheckpointError("is damaged");
   const std::string header = npy.substr(0, data_at), data = npy.substr(data_at);
-  const std::string type = value_after(header, "'descr': '", '\'');
+  std::string type = value_after(header, "'descr': '", '\'');
+  if (type == "<i1") type = "|i1";  // Marian gives bytes an order
   const bool by_rows = value_after(header, "'fortran_order': ", ',') == "False";
   if (!by_rows || (type != "<f4" && type != "|i1"))
     throw CheckpointError(
