@@ -187,23 +187,23 @@ std::optional<int> axis_of_tokens(const std::string& npz) {
 
 /// Takes an array, with zeros for the last token.
 Tensor take_array(NpzArrays& arrays, const ForeignPart& part) {
-  const std::string name = npz_name(part.name);
-  const auto found = arrays.find(name);
+  const std::string name = npz_name(part.name), transposed = name + "t";  // of heads, as Marian writes them
+  const bool is_transposed = arrays.count(transposed) > 0;
+  const auto found = arrays.find(is_transposed ? transposed : name);
   if (found == arrays.end()) throw CheckpointError("has no array '" + name + "'");
   const auto [type, shape, data] = std::move(found->second);
   arrays.erase(found);
   const std::optional<int> axis = axis_of_tokens(name);
   Shape wanted = part.shape;
   if (axis) wanted.set(*axis, wanted[*axis] - 1);
+  if (is_transposed) wanted = {wanted[1], wanted[0]};
   if (shape != wanted || type != "<f4")
-    throw CheckpointError(
-        format("array '{}' is {}{}, but the model has <f4{} there", name, type, shape.text(), wanted.text()));
+    throw CheckpointError(format("array '{}' is {}{}, but the model has <f4{} there",
+                                 is_transposed ? transposed : name, type, shape.text(), wanted.text()));
   Tensor x = Tensor::empty(shape, DType::f32, Device::cpu());
   data.copy(static_cast<char*>(x.raw()), data.size());
-  if (!axis) return x;
-  Shape last = shape;
-  last.set(*axis, 1);
-  return concat({x, Tensor::zeros(last, DType::f32, Device::cpu())}, *axis);
+  if (is_transposed) x = transpose(x);
+  return axis ? pad(x, *axis, 0, x.size(*axis) + 1) : x;
 }
 
 }  // namespace
