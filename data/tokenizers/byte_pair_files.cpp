@@ -28,11 +28,10 @@ Ids parse_vocabulary(const std::string& text, const std::string& name) {
   ids.reserve(object.size());
   for (const auto& [token, value] : object.items()) {
     const auto id = value.is_number_integer() ? value.get<std::int64_t>() : -1;
-    if (id < 0 || id >= size || taken[static_cast<std::size_t>(id)]) {
+    if (id < 0 || id >= size || taken[static_cast<std::size_t>(id)])
       throw DataError(name, 0,
                       format("has {}, so their ids must be 0 to {}, each once; \"{}\" has {}",
                              number_of(size, "token"), size - 1, token, value.dump()));
-    }
     taken[static_cast<std::size_t>(id)] = true;
     ids.emplace(token, static_cast<std::int32_t>(id));
   }
@@ -83,25 +82,22 @@ BytePairVocabulary parse_byte_pair_files(const std::string& vocabulary, const st
     if (!merge.empty() && merge.back() == '\r') merge.pop_back();
     if (merge.empty() || (line == 1 && merge.compare(0, 8, "#version") == 0)) continue;
     const std::size_t space = merge.find(' ');
-    if (space == std::string::npos || space != merge.rfind(' ')) {
+    if (space == std::string::npos || space != merge.rfind(' '))
       throw DataError(merges_name, line,
                       format("a merge must be two tokens with a space between them; got \"{}\"", merge));
-    }
     const std::string left = merge.substr(0, space), right = merge.substr(space + 1);
     const auto id_of = [&](const std::string& part) {
       const auto found = ids.find(part);
-      if (found == ids.end() || !made[static_cast<std::size_t>(found->second)]) {
+      if (found == ids.end() || !made[static_cast<std::size_t>(found->second)])
         throw DataError(merges_name, line,
                         format("\"{}\" is not a byte, and no earlier line makes it", part));
-      }
       return found->second;
     };
     const std::int32_t left_id = id_of(left), right_id = id_of(right);
     const auto whole = ids.find(left + right);
-    if (whole == ids.end()) {
+    if (whole == ids.end())
       throw DataError(merges_name, line,
                       format("makes \"{}\", which {} does not have", left + right, vocabulary_name));
-    }
     made[static_cast<std::size_t>(whole->second)] = true;
     result.merges.push_back({left_id, right_id, whole->second});
   }

@@ -167,10 +167,9 @@ class PairLearner {
 }  // namespace
 
 BytePairVocabulary learn_byte_pairs(const TextSource& text, Index vocabulary_size) {
-  if (vocabulary_size < 257) {
+  if (vocabulary_size < 257)
     throw DataError(format("[tokenizer] byte pairs need ids for 256 bytes and \"{}\"; got a vocabulary of {}",
                            kEndOfText, vocabulary_size));
-  }
   BytePairVocabulary vocabulary;
   PairLearner learner(count_words_in(text), vocabulary);
   const auto most = static_cast<std::size_t>(vocabulary_size - 257);

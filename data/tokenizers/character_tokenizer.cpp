@@ -36,11 +36,10 @@ class CharacterTokenizer : public Tokenizer {
       if (step.kind != Utf8Step::whole) check_utf8(text, "character");
       const std::string_view character = text.substr(i, step.length);
       const char32_t point = decode_code_point(character);
-      if (point >= ids_.size() || ids_[point] < 0) {
+      if (point >= ids_.size() || ids_[point] < 0)
         throw DataError(
             format("[tokenizer] a character tokenizer knows only the {} of its text; got {} at byte {}",
                    number_of(vocabulary_size(), "character"), shown(character), i));
-      }
       ids.push_back(ids_[point]);
       i += character.size();
     }
@@ -63,15 +62,13 @@ class CharacterTokenizer : public Tokenizer {
 };
 
 std::unique_ptr<Tokenizer> read_characters(const std::string& payload, const std::string& name) {
-  if (payload.empty() || find_invalid_utf8(payload) != std::string_view::npos) {
+  if (payload.empty() || find_invalid_utf8(payload) != std::string_view::npos)
     throw DataError(name, 0, "is not a list of characters: it is empty or not UTF-8");
-  }
   std::string_view before;
   for (const std::string_view character : split_code_points(payload)) {
-    if (character <= before) {
+    if (character <= before)
       throw DataError(name, 0,
                       format("is not a list of characters in order: {} is out of place", shown(character)));
-    }
     before = character;
   }
   return std::make_unique<CharacterTokenizer>(payload);

@@ -146,12 +146,11 @@ MarianVocabulary read_vocabulary(const std::string& path, const MarianTokenizerC
 std::pair<MarianVocabulary, std::string> marian_parts(const Tokenizer& tokenizer) {
   if (const auto* marian = dynamic_cast<const MarianTokenizer*>(&tokenizer))
     return {marian->vocabulary(), marian->model()};
-  if (tokenizer.kind() != std::string("sentencepiece")) {
+  if (tokenizer.kind() != std::string("sentencepiece"))
     throw DataError(
         format("[tokenizer] MarianMT needs a SentencePiece tokenizer; got kind {}; try a model trained with "
                "--tokenizer marian, unigram or bpe",
                tokenizer.kind()));
-  }
   std::vector<std::string> pieces = {"<pad>", "<unk>", "<s>", "</s>"};
   for (auto id = static_cast<std::int32_t>(kSpecialTokens); id < tokenizer.vocabulary_size(); ++id)
     pieces.push_back(tokenizer.piece(id));

@@ -116,10 +116,9 @@ class PieceTokenizer : public Tokenizer {
 /// The most frequent pieces of the sentences.
 std::unique_ptr<Tokenizer> train_pieces(const PieceForm& form, const TextSource& sentences,
                                         Index vocabulary_size) {
-  if (vocabulary_size <= kSpecialTokens) {
+  if (vocabulary_size <= kSpecialTokens)
     throw DataError("[tokenizer] a vocabulary must hold more than the 4 special pieces; got a size of " +
                     std::to_string(vocabulary_size));
-  }
   std::unordered_map<std::string, Index> counts;
   sentences([&](std::string_view sentence) {
     check_utf8(sentence, form.name);

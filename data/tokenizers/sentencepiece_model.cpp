@@ -99,11 +99,10 @@ std::string train_sentencepiece(std::unordered_map<std::string, std::string> opt
   Sentences iterator(sentences);
   std::string model;
   const auto status = sentencepiece::SentencePieceTrainer::Train(options, &iterator, &model);
-  if (!status.ok()) {
+  if (!status.ok())
     throw DataError(
         format("[tokenizer] SentencePiece cannot learn {} pieces from {}: {}; try another vocabulary size",
                options["vocab_size"], number_of(sentences.size(), "sentence"), status.ToString()));
-  }
   return model;
 }
 

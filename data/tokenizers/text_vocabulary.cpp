@@ -31,13 +31,12 @@ std::vector<std::string> read_list(const std::string& path, const std::vector<st
     const bool fits = counts ? space != std::string::npos && lines[i][space] == ' ' && space > 0 &&
                                    is_number(std::string_view(lines[i]).substr(space + 1))
                              : space == std::string::npos && !lines[i].empty();
-    if (!fits) {
+    if (!fits)
       throw DataError(path, static_cast<Index>(i + 1),
                       counts
                           ? "is not `piece count`, as the first line is"
                           : "is not one piece, as the first line is; try the .model file of a SentencePiece "
                             "vocabulary");
-    }
     pieces.push_back(lines[i].substr(0, space));
   }
   return pieces;
@@ -65,11 +64,10 @@ std::vector<std::string> read_yaml_vocabulary(const std::string& path) {
     const std::string id = text_of(value);
     if (key.type != YAML_SCALAR_NODE || !is_number(id)) throw DataError(path, line, "is not `piece: id`");
     const auto at = static_cast<std::size_t>(std::stoull(id));
-    if (at >= count || given[at]) {
+    if (at >= count || given[at])
       throw DataError(path, line,
                       "has the id " + id + ", but the ids of " + number_of(count, "piece") +
                           " must be 0 to " + std::to_string(count - 1) + ", each once");
-    }
     given[at] = true;
     pieces[at] = text_of(key);
   }

@@ -42,14 +42,11 @@ TokenizerFile read_tokenizer_file(std::string_view content, const std::string& n
     throw DataError(name, 0, format("is not a tokenizer file: it does not start with \"{} KIND\"", kMagic));
   }
   TokenizerFile file{kind, std::string(payload)};
-  if (file.payload.size() != size) {
+  if (file.payload.size() != size)
     throw DataError(name, 0,
                     format("is damaged: its header promises {}, it has {}", number_of(size, "byte"),
                            file.payload.size()));
-  }
-  if (hash_text(file.payload) != sum) {
-    throw DataError(name, 0, "is damaged: its checksum does not match");
-  }
+  if (hash_text(file.payload) != sum) throw DataError(name, 0, "is damaged: its checksum does not match");
   return file;
 }
 
