@@ -29,7 +29,9 @@ constexpr const char* kDemanded = R"({
   "transformer-train-position-embeddings": false, "transformer-train-positions": false,
   "transformer-tied-layers": [], "transformer-depth-scaling": false, "layer-normalization": false,
   "embedding-normalization": false, "output-omit-bias": false, "right-left": false, "input-types": [],
-  "lemma-dim-emb": 0, "ulr": false, "ulr-dim-emb": 0})";
+  "lemma-dim-emb": 0, "ulr": false, "ulr-dim-emb": 0, "transformer-attention-mask": "default",
+  "transformer-disable-position-embeddings": false, "transformer-no-bias": false,
+  "transformer-no-affine": false})";
 
 /// Options of other types of models, which other programs require nevertheless.
 constexpr const char* kUnused = R"({
@@ -41,7 +43,8 @@ bool is_unused(const std::string& option) {
   std::istringstream begins(
       "bert- char- dec-cell enc-cell enc-type dim-rnn skip best-deep dropout embedding-fix factor version "
       "transformer-aan transformer-dim-aan transformer-dropout transformer-rnn transformer-guided ulr-keys "
-      "ulr-query ulr-trainable ulr-soft ulr-dropout max-length lemma-dependency num-devices original-type");
+      "ulr-query ulr-trainable ulr-soft ulr-dropout max-length lemma-dependency num-devices original-type "
+      "transformer-alibi separator-symbol");
   for (std::string begin; begins >> begin;)
     if (option.compare(0, begin.size(), begin) == 0) return true;
   return false;

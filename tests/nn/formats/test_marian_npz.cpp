@@ -101,6 +101,10 @@ TEST_CASE("options and arrays that are not implemented are refused by name") {
         "transformer-ffn-activation must be swish or relu");
   CHECK(marian_refusal("transformer-decoder-autoreg: self-attention", "transformer-decoder-autoreg: rnn") ==
         "transformer-decoder-autoreg = \"rnn\"" + not_implemented);
+  CHECK(marian_refusal("skip: false", "transformer-attention-mask: alibi") ==
+        "transformer-attention-mask = \"alibi\"" + not_implemented);
+  CHECK(marian_refusal("skip: false", "transformer-alibi-shift: false\ntransformer-no-bias: false") ==
+        "nothing was thrown");
   CHECK(marian_refusal("right-left: false", "left-right: false") ==
         "left-right is unknown here and may change the arithmetic; if it does not, remove it");
   CHECK(marian_refusal("right-left: false", "? bert-" + std::string(60'000, 'x') + "\n: 1") ==
