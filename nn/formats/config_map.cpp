@@ -3,27 +3,25 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
-#include <utility>
 
 namespace tapeformer {
 namespace {
 
 /// Activations by transformers' names. If one of ours has several, the first is written.
-constexpr std::pair<const char*, const char*> kActivations[] = {{"gelu_new", "gelu_tanh"},
-                                                                {"gelu_pytorch_tanh", "gelu_tanh"},
-                                                                {"gelu_python_tanh", "gelu_tanh"},
-                                                                {"gelu", "gelu"},
-                                                                {"gelu_python", "gelu"},
-                                                                {"relu", "relu"},
-                                                                {"relu2", "relu_squared"},
-                                                                {"silu", "silu"},
-                                                                {"swish", "silu"}};
+constexpr struct Activation {
+  const char *theirs, *ours;
+} kActivations[] = {{"gelu_new", "gelu_tanh"},
+                    {"gelu_pytorch_tanh", "gelu_tanh"},
+                    {"gelu_python_tanh", "gelu_tanh"},
+                    {"gelu", "gelu"},
+                    {"gelu_python", "gelu"},
+                    {"relu", "relu"},
+                    {"relu2", "relu_squared"},
+                    {"silu", "silu"},
+                    {"swish", "silu"}};
 
-using ActivationName = const char* std::pair<const char*, const char*>::*;
-constexpr ActivationName kTheirs = &std::pair<const char*, const char*>::first,
-                         kOurs = &std::pair<const char*, const char*>::second;
 /// The first row with this name, or the end.
-const std::pair<const char*, const char*>* find_activation(ActivationName whose, const std::string& name) {
+const Activation* find_activation(const char* Activation::*whose, const std::string& name) {
   return std::find_if(std::begin(kActivations), std::end(kActivations),
                       [&](const auto& row) { return name == row.*whose; });
 }
@@ -118,16 +116,16 @@ void FieldMap::ignore(std::initializer_list<const char*> theirs) {
 void FieldMap::activation(const char* theirs, const char* otherwise, bool gated) {
   has({"gated", "activation"});
   ConfigField &activation = ours("activation"), *const gating = find("gated");
-  const std::string usual = find_activation(kTheirs, otherwise)->second;
+  const std::string usual = find_activation(&Activation::theirs, otherwise)->ours;
   if (reads) {
     const std::string name = reads->text(theirs, otherwise);
-    const auto found = find_activation(kTheirs, name);
+    const auto found = find_activation(&Activation::theirs, name);
     if (found == std::end(kActivations))
       reads->fail(theirs, "= " + name + " changes the arithmetic and is not implemented");
-    activation.set(std::string(found->second));
+    activation.set(std::string(found->ours));
   }
   const std::string now = activation.text();
-  if (writes) (*writes)[theirs] = now == usual ? otherwise : find_activation(kOurs, now)->first;
+  if (writes) (*writes)[theirs] = now == usual ? otherwise : find_activation(&Activation::ours, now)->theirs;
   if (!gating) return;
   if (fits && std::get<bool>(*gating->value()) != gated) activation.set(usual);
   gating->set(gated);

@@ -96,9 +96,8 @@ std::string hugging_face_json(const Config& config, DType type, const ControlTok
     json["forced_eos_token_id"] = json["eos_token_id"];
     write("decoder_start_token_id", tokens.begin.value_or(0));  // which transformers demands
   }
-  for (const char* const name : {"dtype", "torch_dtype"}) {  // the newer name and the older one
+  for (const char* const name : {"dtype", "torch_dtype"})  // the newer name and the older one
     json[name] = type == DType::f64 ? "float64" : "float32";
-  }
   return json.dump(2) + "\n";
 }
 
