@@ -104,6 +104,7 @@ Tensor largest_places(const Tensor& x, Index count) {
 
 Tensor sum_to(const Tensor& x, const Shape& shape) {
   if (x.shape() == shape) return x;
+  broadcast_shapes("sum_to", x.shape(), shape);  // refuses two shapes that merely have as many elements
   AxisFlags reduced{};
   const int lead = x.rank() - shape.rank();
   for (int axis = 0; axis < x.rank(); ++axis) {

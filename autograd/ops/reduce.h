@@ -22,6 +22,7 @@ Tensor var(const Tensor& x, const Axes& axes = {}, bool keep_axes = false, doubl
 Tensor largest_places(const Tensor& x, Index count);
 
 /// Sums over the axes along which `shape` is broadcast to x's shape; the gradient of broadcast_to.
+/// Throws:  ShapeError if it is not
 Tensor sum_to(const Tensor& x, const Shape& shape);
 
 }  // namespace tapeformer

@@ -12,7 +12,7 @@ namespace tapeformer {
 void Tape::accumulate(std::int32_t index, const Tensor& gradient) {
   const auto at = static_cast<std::size_t>(index);
   const DType type = gradient_type(slots_[at]);
-  Tensor value = gradient.shape() == slots_[at].shape ? gradient : sum_to(gradient, slots_[at].shape);
+  Tensor value = sum_to(gradient, slots_[at].shape);
   if (value.dtype() != type) value = cast(value, type);
   const auto add_in_place = [&](const Tensor& to) {
     dispatch("add", operands(to, value),
@@ -43,8 +43,7 @@ void Tape::contribute(std::size_t node, std::size_t input, const Tensor& gradien
   if (!wrapper_) return accumulate(slot, gradient);
   const Shape shape = slots_[static_cast<std::size_t>(slot)].shape;
   const char* op = nodes_[node].op;
-  const Tensor wrapped = wrapper_({op, node, input, slot, recorded_},
-                                  gradient.shape() == shape ? gradient : sum_to(gradient, shape));
+  const Tensor wrapped = wrapper_({op, node, input, slot, recorded_}, sum_to(gradient, shape));
   if (wrapped.shape() != shape) {
     throw ShapeError(format("[{}] a wrapped gradient must keep its shape {}; got wrapped={}", op,
                             shape.text(), wrapped.describe()));

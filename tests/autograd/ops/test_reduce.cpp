@@ -113,6 +113,7 @@ TEST_CASE("sum_to sums what broadcasting repeated") {
   CHECK(sum_to(Tensor::zeros({0, 3}, DType::f64), {3}).to_vector<double>() == std::vector<double>{0, 0, 0});
   CHECK(sum_to(Tensor::zeros({0, 3}, DType::f64), {1, 3}).to_vector<double>() ==
         std::vector<double>{0, 0, 0});
+  CHECK_THROWS_AS(sum_to(Tensor::zeros({2, 3}), {3, 2}), ShapeError);
 }
 
 TEST_CASE("axes outside the rank are refused") {
