@@ -53,7 +53,7 @@ struct SlotArgument {
 inline TensorArgument prepared(const Tensor& x, bool is_wide = false) { return {x, is_wide}; }
 template <class Slot, class Target = typename Slot::Target>
 SlotArgument<Target> prepared(const Slot& slot, bool is_wide = false) {
-  return {slot ? slot.target(is_wide) : Target{{}, false}, is_wide};
+  return {slot.target(is_wide), is_wide};
 }
 template <class Argument>
 auto prepared(const WideArgument<Argument>& x) {

@@ -60,6 +60,7 @@ DType Tape::gradient_type(const Slot& slot) const {
 }
 
 GradientSlot::Target GradientSlot::target(bool is_wide) const {
+  if (slot_ < 0) return {{}, false};
   Tape::Slot& slot = into_.tape_.slots_[static_cast<std::size_t>(slot_)];
   const DType type = is_wide ? wide(slot.dtype) : slot.dtype;
   if (separate_ || type != into_.tape_.gradient_type(slot)) {
@@ -83,6 +84,9 @@ GradientSlot::Target GradientSlot::target(bool is_wide) const {
 
 GradientSlot Gradients::operator[](std::size_t input) const {
   const PooledVector<std::int32_t>& inputs = tape_.nodes_[node_].inputs;
+  if (input >= inputs.size())
+    throw TapeError(format("[{}] into[i] must be an input that was recorded; got into[{}] of {}",
+                           tape_.nodes_[node_].op, input, number_of(inputs.size(), "input")));
   const std::int32_t slot = inputs[input];
   const auto here = inputs.begin() + static_cast<std::ptrdiff_t>(input);
   const bool separate = slot >= 0 && (tape_.wrapper_ || std::find(inputs.begin(), here, slot) != here);

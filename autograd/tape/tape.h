@@ -191,7 +191,7 @@ class GradientSlot {
     bool add;       ///< whether to add to its contents, else assign
   };
   /// For kernels: the whole buffer to write, and whether to add to its contents. It has the input's type, or
-  /// if `is_wide`, for sums over many rows, f32 where the input is bf16.
+  /// if `is_wide`, for sums over many rows, f32 where the input is bf16. Undefined if it is not needed.
   Target target(bool is_wide = false) const;
 
  private:
@@ -209,7 +209,7 @@ class GradientSlot {
 /// The second argument of a node's backward.
 class Gradients {
  public:
-  /// The gradient of the operation's `input`-th input.
+  /// The gradient of the operation's `input`-th input. Throws: TapeError if there is none
   GradientSlot operator[](std::size_t input) const;
   /// For nodes with several outputs: the gradient of one, undefined when nothing reached it.
   const Tensor& output(std::size_t index) const { return outputs_[index]; }

@@ -62,6 +62,13 @@ TEST_CASE("a kernel may take the buffers of all inputs at once and write them in
   const Parameter p(values({1, 1}));
   Tape tape;
   const Tensor x = p * 1.0;
+  const Tensor y = record("one", {p, values({1})}, {}, p * 1.0, [](const Tensor&, const Gradients& into) {
+    CHECK_FALSE(into[1].target().buffer.defined());
+    into[2] += values({1, 1});
+  });
+  CHECK_THROWS_WITH_AS(tape.gradients(y, {p}, values({1, 1})),
+                       "[one] into[i] must be an input that was recorded; got into[2] of 2 inputs",
+                       TapeError);
   tape.backward(both(p, p) + both(x, x), values({1, 10}));
   CHECK(elements(p.gradient()) == Values{16, 160});
 }
