@@ -61,7 +61,10 @@ std::int32_t Tape::new_leaf(const Tensor& x) {
   return slot;
 }
 
-void Tape::stamp(const Tensor& x) {
+void Tape::stamp(const char* op, const Tensor& x) {
+  if (leaves_.find(x.state()) >= 0)
+    throw TapeError(format("[{}] the output must not be a parameter or watched; got y={}; try detach()", op,
+                           x.describe()));
   x.state()->slot = new_slot(x);
   x.state()->tape = ids_.back();
 }
@@ -141,7 +144,7 @@ void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t i
   if (tape.in_checkpoint_) {
     // The body's node comes next, and its parameters are used there.
     for (std::size_t i = 0; i < input_count; ++i) tape.use(tape.slot_of(op, inputs[i]));
-    for (std::size_t i = 0; i < output_count; ++i) tape.stamp(outputs[i]);
+    for (std::size_t i = 0; i < output_count; ++i) tape.stamp(op, outputs[i]);
     return;
   }
   Tape::Node node;
@@ -162,7 +165,7 @@ void append_node(Tape& tape, const char* op, const Tensor* inputs, std::size_t i
   node.fallback = std::move(fallback);
   node.first_output = static_cast<std::int32_t>(tape.slots_.size());
   node.outputs = static_cast<std::int32_t>(output_count);
-  for (std::size_t i = 0; i < output_count; ++i) tape.stamp(outputs[i]);
+  for (std::size_t i = 0; i < output_count; ++i) tape.stamp(op, outputs[i]);
   tape.nodes_.push_back(std::move(node));
 }
 

@@ -120,7 +120,7 @@ class Tape {
   bool is_computed_here(const Tensor& x) const;
   std::int32_t new_slot(const Tensor& x);
   std::int32_t new_leaf(const Tensor& x);
-  void stamp(const Tensor& x);
+  void stamp(const char* op, const Tensor& x);
   std::int32_t slot_of(const char* op, const Tensor& x);
   std::int32_t checked_slot(const char* op, const Tensor& x);
   void check_loss(const char* op, const Tensor& loss, const Tensor& seed);

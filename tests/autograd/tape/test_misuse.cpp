@@ -81,6 +81,9 @@ TEST_CASE("gradients of tensors that the tape does not track are refused") {
         "try tape.watch(x) before the forward pass");
   CHECK(message_of<ShapeError>([&] { tape.watch(Tensor()); }).rfind("[tensor] the tensor is undefined", 0) ==
         0);
+  const auto reverse = [](const Tensor& dy, const Gradients& into) { into[0] += -dy; };
+  CHECK(message_of<TapeError>([&] { record("reverse", {x}, {}, x, reverse); }) ==
+        "[reverse] the output must not be a parameter or watched; got y=f64[1]; try detach()");
 }
 
 TEST_CASE("a recorded pass of a tape that does not record is refused") {
