@@ -26,7 +26,7 @@ void xavier_uniform_parts(const Tensor& weight, const PooledVector<Index>& rows,
 }
 
 void torch_linear_default(const Tensor& values, Index inputs, Generator& random) {
-  const double bound = 1 / std::sqrt(static_cast<double>(inputs));
+  const double bound = inputs == 0 ? 0 : 1 / std::sqrt(static_cast<double>(inputs));
   random.fill_uniform(values, -bound, bound);
 }
 

@@ -35,4 +35,5 @@ TEST_CASE("weight and bias start as in PyTorch: uniform within one over the root
                 kDeviations * 0.0722 / std::sqrt(x.elements()));
   }
   CHECK(Linear({64, 100, false, {}}, random).parameter_count() == 6400);
+  CHECK(Linear({0, 1, true, {}}, random).bias().value().item() == 0);  // as in PyTorch, without a bound
 }
