@@ -87,6 +87,7 @@ int main() try {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       momenta[i] = 0.9 * momenta[i] + parameters[i].gradient();
       parameters[i].value().copy_from(parameters[i].value() - rate * momenta[i]);
+      parameters[i].refresh_shadow();  // the bf16 copy, if there is one
     }
   };
   train(model, *tokenizer, 5, [&] { update(1e-3); });
