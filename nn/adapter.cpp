@@ -11,18 +11,17 @@
 namespace tapeformer {
 namespace {
 
-class Adding : public ParameterVisitor {
+class Matching : public ParameterVisitor {
  public:
-  Adding(const AdapterConfig& config, Generator& random)
-      : unused(config.layers), config_(config), random_(random) {}
+  explicit Matching(const AdapterConfig& config) : unused(config.layers), config_(config) {}
 
   void on_linear(const std::string& path, Linear& layer) override {
     names.push_back(path);
-    if (!matches_any(path)) return;
-    layer.adapt(config_.rank, config_.alpha / static_cast<double>(config_.rank), random_);
+    if (matches_any(path)) layers.push_back(&layer);
   }
 
   std::vector<std::string> names, unused;
+  std::vector<Linear*> layers;
 
  private:
   bool matches_any(const std::string& path) {
@@ -36,7 +35,6 @@ class Adding : public ParameterVisitor {
   }
 
   const AdapterConfig& config_;
-  Generator& random_;
 };
 
 /// Each weight under all its names.
@@ -75,11 +73,13 @@ void AdapterConfig::describe(const FieldVisitor& field) {
 
 void add_adapters(Module& model, const AdapterConfig& config, Generator& random) {
   if (config.rank == 0) return;
-  Adding adding(config, random);
-  model.visit(adding);
-  if (!adding.unused.empty())
+  Matching matching(config);
+  model.visit(matching);
+  if (!matching.unused.empty())
     throw Error(format("[lora] a pattern of layers must match a linear layer; got {}; the names are {}",
-                       adding.unused[0], joined(adding.names, ", ")));
+                       matching.unused[0], joined(matching.names, ", ")));
+  for (Linear* const layer : matching.layers)
+    layer->adapt(config.rank, config.alpha / static_cast<double>(config.rank), random);
   Freezing freezing;
   model.visit(freezing);
 }

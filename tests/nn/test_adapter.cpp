@@ -86,6 +86,11 @@ TEST_CASE("patterns choose the layers with adapters, and the head has none") {
         "layers.0.attention.query_key_value, layers.0.attention.output, layers.0.feed_forward.up, "
         "layers.0.feed_forward.down, layers.1.attention.query_key_value, layers.1.attention.output, "
         "layers.1.feed_forward.up, layers.1.feed_forward.down");
+  Generator random(test_seed(1));
+  auto model = fresh_module<DecoderOnly>(small_model("mha", {}));
+  const Index before = model.parameter_count();
+  CHECK_THROWS_AS(add_adapters(model, {2, 16, {"*.up", "head"}}, random), Error);
+  CHECK(model.parameter_count() == before);
 }
 
 TEST_CASE(
