@@ -107,19 +107,18 @@ std::vector<std::vector<Parameter>> grouped(const std::vector<Parameter>& parame
 }
 
 void freeze(const std::vector<Parameter>& parameters, const std::vector<std::string>& patterns) {
+  std::vector<Parameter> left = parameters;
   for (const std::string& pattern : patterns) {
-    bool has_match = false;
-    for (Parameter parameter : parameters) {
-      if (!ParameterGroup{pattern}.matches(parameter)) continue;
-      parameter.set_trainable(false);
-      has_match = true;
-    }
-    if (has_match) continue;
-    throw Error(format("[freeze] a pattern must match a parameter; got {}; the names are {}", pattern,
-                       names_of(parameters)));
+    const auto matches = [group = ParameterGroup{pattern}](const Parameter& x) { return group.matches(x); };
+    if (std::none_of(parameters.begin(), parameters.end(), matches))
+      throw Error(format("[freeze] a pattern must match a parameter; got {}; the names are {}", pattern,
+                         names_of(parameters)));
+    left.erase(std::remove_if(left.begin(), left.end(), matches), left.end());
   }
-  if (!patterns.empty() && trainable(parameters).empty())
+  if (!patterns.empty() && trainable(left).empty())
     throw Error("[freeze] some parameters must be left to train; got patterns that match all; try fewer");
+  for (Parameter parameter : parameters)
+    if (std::find(left.begin(), left.end(), parameter) == left.end()) parameter.set_trainable(false);
 }
 
 std::vector<Parameter> trainable(std::vector<Parameter> parameters) {

@@ -62,4 +62,5 @@ TEST_CASE("parameters are frozen by patterns, each of which must match, and some
         "layers.0.up.weight, layers.0.up.bias");
   CHECK(message_of<Error>([&] { freeze(all, {"*"}); }) ==
         "[freeze] some parameters must be left to train; got patterns that match all; try fewer");
+  CHECK(trainable(all) == std::vector<Parameter>{all[2]});  // as before
 }
