@@ -10,7 +10,7 @@ namespace tapeformer {
 /// two that end together, the longer one.
 class TextStream {
  public:
-  /// Throws: DataError for a stop string that is empty or not UTF-8
+  /// `tokenizer` must outlive it. Throws: DataError for a stop string that is empty or not UTF-8
   explicit TextStream(const Tokenizer& tokenizer, std::vector<std::string> stops = {});
 
   /// The text that can be shown after `id`; empty once stopped.
