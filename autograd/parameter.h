@@ -38,17 +38,17 @@ class Parameter {
   /// Takes over the tensor as its value, without a copy unless it is the value of another parameter.
   explicit Parameter(Tensor value) : state_(new ParameterState(std::move(value))) {}
 
-  /// False for a handle without a tensor.
+  /// False for a handle without a tensor, which is read as an undefined one.
   bool defined() const { return static_cast<bool>(state_); }
   /// The values that an optimizer updates, in their own type.
-  const Tensor& value() const { return state_->value; }
+  const Tensor& value() const { return state_ ? state_->value : kNone; }
   /// The tensor that operations read: the value, or its shadow if there is one.
-  const Tensor& used() const { return state_->shadow.defined() ? state_->shadow : state_->value; }
+  const Tensor& used() const { return state_ && state_->shadow.defined() ? state_->shadow : value(); }
   /// Returns used().
   operator const Tensor&() const { return used(); }  // NOLINT: a parameter is used as its value
 
   /// The sum of the backward passes' gradients since clear_gradient(); undefined if there was none.
-  Tensor gradient() const { return state_->has_gradient ? state_->gradient : Tensor(); }
+  Tensor gradient() const { return state_ && state_->has_gradient ? state_->gradient : Tensor(); }
   /// Clears the gradient at no cost: the buffer stays, and the next gradient overwrites it.
   void clear_gradient() { state_->has_gradient = false; }
 
@@ -78,6 +78,7 @@ class Parameter {
   ParameterState* state() const { return state_.get(); }
 
  private:
+  inline static const Tensor kNone{};
   Handle<ParameterState> state_;
 };
 

@@ -14,9 +14,8 @@ Linear::Linear(const LinearConfig& config, Generator& random)
 }
 
 Tensor Linear::operator()(const Tensor& x) const {
-  const Tensor bias = bias_.defined() ? bias_.used() : Tensor();
-  if (!is_adapted()) return linear(x, weight_, bias, activation_);
-  const Tensor y = linear(x, weight_, bias) + linear(linear(x, adapter_a_) * adapter_scale_, adapter_b_);
+  if (!is_adapted()) return linear(x, weight_, bias_, activation_);
+  const Tensor y = linear(x, weight_, bias_) + linear(linear(x, adapter_a_) * adapter_scale_, adapter_b_);
   return activation_ ? unary(*activation_, y) : y;
 }
 

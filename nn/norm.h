@@ -31,13 +31,13 @@ class Norm : public Module {
   }
 
   Tensor operator()(const Tensor& x) const {
-    if (kind_ != NormKind::layer) return rms_norm(x, used(weight_), epsilon_);
-    return layer_norm(x, used(weight_), used(bias_), epsilon_);
+    if (kind_ != NormKind::layer) return rms_norm(x, weight_, epsilon_);
+    return layer_norm(x, weight_, bias_, epsilon_);
   }
   /// x + dropout(branch) and its norm, in one pass.
   SumAndNorm operator()(const Tensor& x, const Tensor& branch, const BranchDropout& dropped) const {
-    if (kind_ != NormKind::layer) return add_rms_norm(x, branch, used(weight_), epsilon_, dropped);
-    return add_layer_norm(x, branch, used(weight_), used(bias_), epsilon_, dropped);
+    if (kind_ != NormKind::layer) return add_rms_norm(x, branch, weight_, epsilon_, dropped);
+    return add_layer_norm(x, branch, weight_, bias_, epsilon_, dropped);
   }
   void visit(ParameterVisitor& visitor) override {
     visitor.parameter("weight", weight_);
@@ -45,8 +45,6 @@ class Norm : public Module {
   }
 
  private:
-  static Tensor used(const Parameter& parameter) { return parameter.defined() ? parameter.used() : Tensor(); }
-
   NormKind kind_;
   double epsilon_;
   Parameter weight_, bias_;

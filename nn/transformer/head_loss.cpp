@@ -10,7 +10,7 @@ Head::Head(const HeadConfig& config, Generator& random)
     : Linear({config.width, config.vocabulary, config.bias, {}}, random), softcap_(config.softcap) {}
 
 Tensor Head::operator()(const Tensor& states) const {
-  const Tensor logits = linear(states, weight(), used_bias());
+  const Tensor logits = linear(states, weight(), bias());
   return softcap_ > 0 ? tapeformer::softcap(logits, softcap_) : logits;
 }
 
@@ -25,7 +25,7 @@ Tensor head_loss(const Head& head, const Tensor& states, const Tensor& targets,
   LinearCrossEntropyOptions in_chunks;
   static_cast<CrossEntropyOptions&>(in_chunks) = options;
   if (head.softcap() > 0) in_chunks.softcap = head.softcap();
-  const Tensor weight = head.weight(), bias = head.used_bias();
+  const Tensor weight = head.weight(), bias = head.bias();
   if (!config.fused && !states.device().is_cuda())
     return cross_entropy(linear(states, weight, bias), targets, in_chunks);
   in_chunks.chunk = config.fused ? config.chunk : targets.elements();

@@ -23,8 +23,6 @@ class Head : public Linear {
   Tensor operator()(const Tensor& states) const;
   /// As Linear's, but it never has an adapter.
   void visit(ParameterVisitor& visitor) override;
-  /// The bias; undefined without one.
-  Tensor used_bias() const { return bias().defined() ? bias().used() : Tensor(); }
   /// The cap of the logits; 0 for none.
   double softcap() const { return softcap_; }
 

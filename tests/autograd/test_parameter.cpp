@@ -33,6 +33,8 @@ TEST_CASE("operations read the bf16 shadow of a value in f32, until that is remo
   CHECK(read.state()->parameter == parameter.state());
   parameter.set_shadow(DType::f32);
   CHECK(parameter.used().state() == parameter.value().state());
+  const Parameter none{};
+  for (const Tensor& x : {none.value(), none.used(), none.gradient()}) CHECK_FALSE(x.defined());
 }
 
 TEST_CASE("a shadow is refreshed on request, in place, and follows a new value of the type") {
