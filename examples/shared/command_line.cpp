@@ -63,8 +63,7 @@ constexpr std::pair<const char*, const char*> kSynonyms[] = {
     {"--groups", "n-kv-heads kv-heads num-kv-heads num-key-value-heads"},
     {"--head-width", "head-dim head-size"},
     {"--width",
-     "d-model dim n-embd embed-dim embedding-dim embedding-size emb-dim hidden-size hidden-dim "
-     "model-dim"},
+     "d-model dim n-embd embed-dim embedding-dim embedding-size emb-dim hidden-size hidden-dim model-dim"},
     {"--feed-forward", "d-ff ffn-dim ff-dim dim-feedforward intermediate-size mlp-ratio"},
     {"--rotary-base", "rope-theta rope-base"},
     {"--window", "sliding-window window-size"},

@@ -51,8 +51,7 @@ TEST_CASE("operands that do not fit are refused by name and type") {
         "[test] values must be floating-point numbers; got x=i32[2]; try to(DType::f32)");
   const Tensor narrow = on_cpu({2}, DType::bf16);
   CHECK(message_of<DTypeError>([&] { dispatch("test", operands(narrow, narrow), nothing); }) ==
-        "[test] the CPU computes in f32 and f64, GPUs in bf16 too; got x=bf16[2] on cpu; try "
-        "to(DType::f32)");
+        "[test] the CPU computes in f32 and f64, GPUs in bf16 too; got x=bf16[2] on cpu; try to(DType::f32)");
   CHECK(message_of<DTypeError>([&] { dispatch("test", operands(narrow, wide(narrow)), nothing); }) ==
         "[test] all operands must have one type; got bf16[2] and bf16[2]; try to(DType::f32)");
 }

@@ -55,8 +55,7 @@ TEST_CASE("a hand-worked BLEU") {
   CHECK(bleu.score == doctest::Approx(100 * std::pow(0.8 * 0.5 / 3 * 0.25, 0.25)));
   CHECK(bleu.text() ==
         "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:tapeformer-0.1.0 = 42.73 "
-        "80.0/50.0/33.3/25.0 "
-        "(BP = 1.000 ratio = 1.000 hyp_len = 5 ref_len = 5)");
+        "80.0/50.0/33.3/25.0 (BP = 1.000 ratio = 1.000 hyp_len = 5 ref_len = 5)");
 }
 
 TEST_CASE("exact match counts equal lines") {

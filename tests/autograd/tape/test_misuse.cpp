@@ -31,8 +31,7 @@ TEST_CASE("a loss with several elements needs a seed, and a seed the loss's shap
   const Tensor y = x * x;
   CHECK(message_of<TapeError>([&] { tape.backward(y); }) ==
         "[backward] a loss with several elements needs a seed of its shape; got loss=f64[2]; try "
-        "mean(loss) or "
-        "sum(loss)");
+        "mean(loss) or sum(loss)");
   CHECK(message_of<ShapeError>([&] { tape.backward(y, values({1})); }) ==
         "[backward] the seed must have the loss's shape; got loss=f64[2], seed=f64[1]");
   tape.backward(y, values({1, 1}));  // refused calls have not spent the tape
@@ -77,8 +76,7 @@ TEST_CASE("gradients of tensors that the tape does not track are refused") {
   const Tensor loss = x * x;
   CHECK(message_of<TapeError>([&] { tape.gradients(loss, {values({1})}); }) ==
         "[gradients] the tensor must be a parameter, or watched by this tape, or computed on it; got "
-        "x=f64[1]; "
-        "try tape.watch(x) before the forward pass");
+        "x=f64[1]; try tape.watch(x) before the forward pass");
   CHECK(message_of<ShapeError>([&] { tape.watch(Tensor()); }).rfind("[tensor] the tensor is undefined", 0) ==
         0);
   const auto reverse = [](const Tensor& dy, const Gradients& into) { into[0] += -dy; };

@@ -94,8 +94,7 @@ TEST_CASE("other pieces of SentencePiece are written with their ids, and words a
   const auto words = tokenizer_kind(sentence_tokenizers(), "word").train(text_in(kMarianSentences), 30);
   CHECK(message_of<DataError>([&] { marian_files(*words, *words); }) ==
         "[tokenizer] MarianMT needs a SentencePiece tokenizer; got kind word; try a model trained with "
-        "--tokenizer "
-        "marian, unigram or bpe");
+        "--tokenizer marian, unigram or bpe");
 }
 
 TEST_CASE("files for Marian are read as the same tokenizers, with ids of the models or of their own") {

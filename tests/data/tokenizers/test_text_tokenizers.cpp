@@ -58,8 +58,7 @@ TEST_CASE("tokenizers that are not for language models are refused by name") {
   };
   CHECK(error_of(write_tokenizer_file("word", "[]")) ==
         "t: holds a tokenizer of kind word; one of kind character, byte, bpe, sentencepiece, "
-        "tokenizer_json or "
-        "controls is needed here");
+        "tokenizer_json or controls is needed here");
   CHECK(error_of(write_tokenizer_file("byte", "x")) ==
         "t: a byte tokenizer's file holds no payload; got 1 byte");
   CHECK(message_of<DataError>([] { load_tokenizer(text_tokenizers(), "/nonexistent/t"); }) ==

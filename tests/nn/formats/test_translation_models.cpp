@@ -205,8 +205,7 @@ TEST_CASE("MarianMT is read as what it is, and written as what was read") {
   CHECK(differences(usual, EncoderDecoderConfig(), "") ==
         "source_vocabulary=29 target_vocabulary=29 encoder_layers=12 decoder_layers=12 width=1024 heads=16 "
         "feed_forward=4096 activation=gelu dropout=0.1 attention_dropout=0 feed_forward_dropout=0 "
-        "norm_first=false positions=sinusoidal_halves max_length=1024 tie_embeddings=true "
-        "embedding_scale=1");
+        "norm_first=false positions=sinusoidal_halves max_length=1024 tie_embeddings=true embedding_scale=1");
   const std::vector<std::pair<Json, std::string>> readings = {
       {{{"decoder_attention_heads", 8}, {"decoder_ffn_dim", 7}}, "decoder_heads=8 decoder_feed_forward=7"},
       {{{"activation_function", "swish"}, {"scale_embedding", true}}, "activation=silu embedding_scale=0"},

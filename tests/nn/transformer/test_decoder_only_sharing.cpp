@@ -165,8 +165,7 @@ TEST_CASE("options that contradict each other are refused") {
         "[decoder_only] windows must have at most one letter per layer; got SSSL for 2 layers");
   CHECK(refused([](auto& c) { c.window_rotary_base = 100; }) ==
         "[decoder_only] window_rotary_base=100 needs a window in layers with rotary positions; try "
-        "window=128 "
-        "and positions=rotary");
+        "window=128 and positions=rotary");
   CHECK(refused([](auto& c) {
           c.window_rotary_base = 7, c.window = 4, c.attention.kind = "deltanet", c.attention_pattern = "DF";
           c.windows = "LL";

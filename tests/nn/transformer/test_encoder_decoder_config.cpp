@@ -70,8 +70,7 @@ TEST_CASE("sizes that do not fit are refused with the sizes") {
     return message_of<Error>([&] { fresh_module<EncoderDecoder>(config); });
   };
   CHECK(refused([](auto& c) { c.layer.attention.dropout = 0.5; }) ==
-        "[encoder_decoder] the model decides its attention's dropout; got dropout=0.5; try "
-        "dropout=0");
+        "[encoder_decoder] the model decides its attention's dropout; got dropout=0.5; try dropout=0");
   CHECK(has(refused([](auto& c) { c.layer.attention.groups = 3; }), "groups is for gqa"));
   CHECK(has(refused([](auto& c) { c.positions = PositionKind::rotary; }), "components=5"));
   CHECK(has(refused([](auto& c) {

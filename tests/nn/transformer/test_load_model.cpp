@@ -124,8 +124,7 @@ TEST_CASE("a language model far larger than its weights is refused before it tak
   const std::string remedy = "; try the config.json that was saved with these weights";
   CHECK(run.refusal("layers", 2147483647) == start + "15 tensors are too few for 2147483647 layers" + remedy);
   CHECK(run.refusal("layers", 1000000000000) ==
-        "the model's configuration is not usable: layers must be from 1 to 2147483647; got "
-        "1000000000000");
+        "the model's configuration is not usable: layers must be from 1 to 2147483647; got 1000000000000");
   CHECK(run.refusal("vocabulary", 2000000000) ==
         start + "[memory] f32[2000000000,8] is too large here, where the largest in the file is " +
             "layers.0.attention.query_key_value.weight [24,8]" + remedy);

@@ -78,8 +78,7 @@ TEST_CASE("a width that heads do not divide, and a cache, are refused") {
   config.heads = 3;
   CHECK(message_of<Error>([&] { ConcatenatedHeads(config, random); }) ==
         "[concatenated_heads] width must be divisible by heads; got width=10, heads=3; try a width that is "
-        "a multiple "
-        "of the heads");
+        "a multiple of the heads");
   const ConcatenatedHeads heads = random_module<ConcatenatedHeads>(config_of(true));
   const auto cache = make_cache({}, {12, 15});
   AttentionContext context;
