@@ -44,10 +44,9 @@ void Tape::contribute(std::size_t node, std::size_t input, const Tensor& gradien
   const Shape shape = slots_[static_cast<std::size_t>(slot)].shape;
   const char* op = nodes_[node].op;
   const Tensor wrapped = wrapper_({op, node, input, slot, recorded_}, sum_to(gradient, shape));
-  if (wrapped.shape() != shape) {
+  if (wrapped.shape() != shape)
     throw ShapeError(format("[{}] a wrapped gradient must keep its shape {}; got wrapped={}", op,
                             shape.text(), wrapped.describe()));
-  }
   accumulate(slot, wrapped);
 }
 

@@ -176,34 +176,29 @@ void Tape::use(std::int32_t slot) {
 }
 
 void Tape::check_loss(const char* op, const Tensor& loss, const Tensor& seed) {
-  if (in_checkpoint_) {
+  if (in_checkpoint_)
     throw TapeError(format(
         "[{}] the operations of a checkpointed body are not kept, so its tape cannot go back over them; "
         "try a Tape of its own inside the body",
         op));
-  }
-  if (spent_) {
+  if (spent_)
     throw TapeError(format(
         "[{}] the tape is spent: backward frees what it used; try gradients() for several passes, or a "
         "new Tape for the next step",
         op));
-  }
-  if (slot_of(op, loss) < 0) {
+  if (slot_of(op, loss) < 0)
     throw TapeError(format(
         "[{}] the loss does not depend on any parameter or watched tensor of this tape; got loss={}; try "
         "constructing the Tape before the forward pass",
         op, loss.describe()));
-  }
-  if (!seed.defined() && loss.elements() != 1) {
+  if (!seed.defined() && loss.elements() != 1)
     throw TapeError(
         format("[{}] a loss with several elements needs a seed of its shape; got loss={}; try mean(loss) or "
                "sum(loss)",
                op, loss.describe()));
-  }
-  if (seed.defined() && seed.shape() != loss.shape()) {
+  if (seed.defined() && seed.shape() != loss.shape())
     throw ShapeError(format("[{}] the seed must have the loss's shape; got loss={}, seed={}", op,
                             loss.describe(), seed.describe()));
-  }
 }
 
 void Tape::backward(const Tensor& loss, const Tensor& seed) {
@@ -227,11 +222,10 @@ void Tape::backward(const Tensor& loss, const Tensor& seed) {
 std::vector<Tensor> Tape::gradients(const Tensor& loss, const std::vector<Tensor>& of, const Tensor& seed,
                                     bool recorded) {
   check_loss("gradients", loss, seed);
-  if (recorded && current() != this) {
+  if (recorded && current() != this)
     throw TapeError(
         "[gradients] a recorded pass needs the tape that records now; got one that is paused, or has an "
         "inner one; try it outside the NoGradGuard or the inner tape");
-  }
   std::vector<std::size_t> slots;
   for (const Tensor& x : of) slots.push_back(static_cast<std::size_t>(checked_slot("gradients", x)));
   const struct PassEnd {  // also when the pass throws
