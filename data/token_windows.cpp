@@ -68,10 +68,11 @@ TokenBatch TokenWindows::batch(Index number, Index rows, Share share) const {
 void for_each_window(const TokenFile& file, Index length, Index rows,
                      const std::function<void(Index height, const ReadRows& read)>& visit) {
   const Index targets = file.size() - 1;
-  if (targets < 1) {
+  if (length < 1 || rows < 1)
+    throw DataError(format("[windows] length and rows must be positive; got {} and {}", length, rows));
+  if (targets < 1)
     throw DataError(file.path(), 0,
                     format("holds {}: no token has one before it", number_of(file.size(), "token")));
-  }
   for (Index first = 0; first < targets;) {
     // Whole windows first, then the rest as a shorter one.
     const Index left = targets - first, width = std::min(length, left), height = std::min(rows, left / width);

@@ -59,7 +59,7 @@ using ReadRows = std::function<TokenBatch(Share)>;
 /// Calls `visit` for batches of adjacent windows, with the number of rows and a function that reads them.
 /// Every token except the first is a target exactly once, as an exact mean loss needs. All batches are
 /// `rows` x `length`, except the last ones, which are smaller.
-/// Throws:  DataError if the file holds fewer than 2 tokens, or as TokenFile::read
+/// Throws:  DataError for no length or rows, or if the file holds fewer than 2 tokens, or as TokenFile::read
 void for_each_window(const TokenFile& file, Index length, Index rows,
                      const std::function<void(Index height, const ReadRows& read)>& visit);
 

@@ -201,6 +201,7 @@ TEST_CASE_FIXTURE(InFolder, "files that are too short are refused") {
                        (folder.file("tokens_1") + ": holds 1 token: no token has one before it").c_str(),
                        DataError);
   CHECK_THROWS_AS(for_each_window(counting_file(folder, 0), 4, 2, ignore), DataError);
+  CHECK_THROWS_AS(for_each_window(counting_file(folder, 9), 4, 0, ignore), DataError);
 }
 
 TEST_CASE_FIXTURE(InFolder, "for the exact mean every token but the first is a target once, in order") {
