@@ -36,8 +36,8 @@ Optimizer::Optimizer(std::string algorithm, std::vector<Parameter> parameters)
     if (value.dtype() != first.dtype())
       throw DTypeError(format("[{}] parameters must be all f32 or all f64; got {} and {}", algorithm_,
                               value.describe(), first.describe()));
-    parameter.state()->optimized = true;
   }
+  for (const Parameter& parameter : parameters_) parameter.state()->optimized = true;
 }
 
 void Optimizer::count_last_step() {

@@ -154,6 +154,7 @@ TEST_CASE("parameters are given once and are floating, all of one type") {
                        "[sgd] parameters must be all f32 or all f64; got f64[3] and f32[2]", DTypeError);
   const Parameter x(Tensor::zeros({2}));
   CHECK_THROWS_WITH_AS(Sgd({x, x}), "[sgd] a parameter must be given only once; got f32[2] twice", Error);
+  CHECK_FALSE(x.state()->optimized);
   CHECK_THROWS_WITH_AS(AdamW({Parameter(Tensor::zeros({2}, DType::i32))}),
                        "[adamw] parameters must be f32 or f64; got i32[2]", DTypeError);
   OptimCase model(DType::f32);
