@@ -31,9 +31,8 @@ TranslationBatches::TranslationBatches(std::vector<EncodedPair> pairs, const Bat
     : pairs_(std::move(pairs)), config_(config) {
   const std::string limits =
       format("{} per batch and {} per sentence", number_of(config.token_budget, "token"), config.max_tokens);
-  if (config.token_budget < 1 || config.max_tokens < 1) {
+  if (config.token_budget < 1 || config.max_tokens < 1)
     throw DataError("[batching] budget and limit must be positive; got " + limits);
-  }
   const Index limit = std::min(config.token_budget, config.max_tokens);
   const auto read = static_cast<Index>(pairs_.size());
   const auto is_empty = [](const EncodedPair& pair) { return pair.source.empty() || pair.target.empty(); };
@@ -45,11 +44,10 @@ TranslationBatches::TranslationBatches(std::vector<EncodedPair> pairs, const Bat
   dropped_empty_ = read - static_cast<Index>(pairs_.size());
   pairs_.erase(std::remove_if(pairs_.begin(), pairs_.end(), too_long), pairs_.end());
   dropped_ = read - dropped_empty_ - static_cast<Index>(pairs_.size());
-  if (pairs_.empty()) {
+  if (pairs_.empty())
     throw DataError(
         format("[batching] no usable pairs; got {}, {} over the limit of {} and {} without tokens", read,
                dropped_, limits, dropped_empty_));
-  }
   order_.resize(pairs_.size());
   order_epoch(0);
   // Sorted by length, every epoch has the same lengths in the same places: the cuts below fit all of them.
@@ -103,10 +101,9 @@ void TranslationBatches::order_batches(Index epoch) {
 }
 
 void TranslationBatches::seek(BatchPosition position) {
-  if (position.epoch < 0 || position.index < 0 || position.index >= batches_per_epoch()) {
+  if (position.epoch < 0 || position.index < 0 || position.index >= batches_per_epoch())
     throw DataError(format("[batching] a position must be a batch of an epoch; got epoch {}, batch {} of {}",
                            position.epoch, position.index, batches_per_epoch()));
-  }
   if (position.epoch != position_.epoch) {
     order_epoch(position.epoch);
     order_batches(position.epoch);

@@ -128,11 +128,10 @@ std::string sentence_of_line(std::string line) {
 
 std::vector<TextPair> read_line_aligned(const std::string& source_path, const std::string& target_path) {
   std::vector<std::string> sources = read_lines(source_path), targets = read_lines(target_path);
-  if (sources.size() != targets.size()) {
+  if (sources.size() != targets.size())
     throw DataError(name_of(target_path), 0,
                     format("has {} lines, but {} has {}; line-aligned files have the same number",
                            targets.size(), name_of(source_path), sources.size()));
-  }
   std::vector<TextPair> pairs(sources.size());
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     pairs[i] = {sentence_of_line(std::move(sources[i])), sentence_of_line(std::move(targets[i]))};
@@ -188,11 +187,10 @@ CorpusSplit split_by_source(std::vector<TextPair> pairs, Index held_out, std::ui
     leaves[pair] = count <= held_out;
     if (first && leaves[pair]) (count <= held_out / 2 ? split.validation : split.test).push_back(pairs[pair]);
   }
-  if (held_out < 0 || held_out >= count) {
+  if (held_out < 0 || held_out >= count)
     throw DataError(
         path, 0,
         format("cannot hold out {} source sentences: there are only {} different ones", held_out, count));
-  }
   for (std::size_t i = 0; i < pairs.size(); ++i) {
     if (!leaves[i]) split.train.push_back(std::move(pairs[i]));
   }

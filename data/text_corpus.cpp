@@ -162,10 +162,9 @@ void TextCorpus::check_text(const std::function<void()>& at_piece) const {
       if (at_piece) at_piece();
       const std::size_t bad = find_no_text(piece);
       line += std::count(piece.begin(), piece.begin() + std::min(bad, piece.size()), '\n');
-      if (bad != piece.npos) {
+      if (bad != piece.npos)
         throw DataError(document.name, line,
                         no_text_message(piece[bad], before + static_cast<Index>(bad) + 1, "file"));
-      }
       before += static_cast<Index>(piece.size());
     });
   }
@@ -178,18 +177,16 @@ TextSource TextCorpus::source() const {
 }
 
 Index training_part(Index all, double validation_fraction, const char* item, const std::string& source) {
-  if (!(validation_fraction > 0 && validation_fraction < 1)) {
+  if (!(validation_fraction > 0 && validation_fraction < 1))
     throw DataError(format("[corpus] the validation part must be a fraction between 0 and 1; got {}",
                            validation_fraction));
-  }
   // A tenth of ten items is one, though 1 - 0.9 is a little less than a tenth.
   const auto cut =
       static_cast<Index>(std::floor(static_cast<double>(all) * (1 - validation_fraction) + 1e-6));
-  if (cut < 1 || cut >= all) {
+  if (cut < 1 || cut >= all)
     throw DataError(source, 0,
                     format("is too short: of {}, {} would be for training and {} for validation",
                            number_of(all, item), cut, all - cut));
-  }
   return cut;
 }
 

@@ -75,19 +75,17 @@ TokenFile TokenFile::open(const std::string& path) {
 }
 
 void TokenFile::read(Index first, Index count, std::int32_t* to) const {
-  if (first < 0 || count < 0 || count > size_ || first > size_ - count) {
+  if (first < 0 || count < 0 || count > size_ || first > size_ - count)
     throw DataError(
         path(), 0,
         format("holds {}; asked for {} from {}", number_of(size_, "id"), number_of(count, "id"), first));
-  }
   read_ids(file_, sizeof(Header) + static_cast<std::uint64_t>(first * id_bytes_), id_bytes_, count, to);
   std::uint32_t largest = 0;
   for (Index i = 0; i < count; ++i) largest = std::max(largest, static_cast<std::uint32_t>(to[i]));
-  if (largest >= static_cast<std::uint32_t>(vocabulary_)) {
+  if (largest >= static_cast<std::uint32_t>(vocabulary_))
     throw DataError(path(), 0,
                     format("is damaged: among {} from {} is {}, not below the vocabulary of {}",
                            number_of(count, "id"), first, largest, vocabulary_));
-  }
 }
 
 TokenFile TokenFile::with_answers() const {
@@ -119,11 +117,10 @@ void TokenFile::check() const {
     file_.read(at, count, piece);
     sum = checksum(piece, count, sum);
   }
-  if (sum != *checksum_) {
+  if (sum != *checksum_)
     throw DataError(
         path(), 0,
         "is damaged: its ids do not match the checksum in its header; try preparing the text again");
-  }
 }
 
 TokenFileWriter::TokenFileWriter(const std::string& path, Index vocabulary, std::uint64_t fingerprint,

@@ -37,12 +37,11 @@ Index draw(std::uint64_t seed, Index counter, Index size) {
 
 TokenWindows::TokenWindows(TokenFile file, Index length, WindowOrder order, std::uint64_t seed)
     : file_(std::move(file)), length_(length), order_(order), seed_(seed) {
-  if (length < 1 || length >= file_.size()) {
+  if (length < 1 || length >= file_.size())
     throw DataError(file_.path(), 0,
                     format("holds {}; a window of {} and the token after it do not fit; try a longer text or "
                            "a shorter context",
                            number_of(file_.size(), "token"), length));
-  }
 }
 
 Index TokenWindows::windows() const { return std::max<Index>(1, file_.size() / length_ - 1); }
