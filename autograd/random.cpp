@@ -151,7 +151,7 @@ Tensor TorchGenerator::rand(const Shape& shape) {
 }
 
 Tensor TorchGenerator::symmetric(const Shape& shape, Index fan_in) {
-  const auto bound = static_cast<float>(1 / std::sqrt(static_cast<double>(fan_in)));
+  const auto bound = static_cast<float>(fan_in == 0 ? 0 : 1 / std::sqrt(static_cast<double>(fan_in)));
   const Tensor x = rand(shape).to(Device::cpu());
   float* value = x.data<float>();
   // One rounding, as in PyTorch's builds, whether or not the compiler would contract the two operations.

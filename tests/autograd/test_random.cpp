@@ -207,6 +207,7 @@ TEST_CASE("linear_weight and linear_bias give the bits of torch.nn.Linear") {
   CHECK(weight.data<float>()[34] == 0x1.caf780p-3f);
   CHECK(other.linear_bias(5, 7).to_vector<float>() ==
         std::vector<float>{0x1.787cc6p-3f, 0x1.6b95a2p-2f, -0x1.53ea44p-2f, -0x1.7cf91ap-5f, 0x1.78d45ap-2f});
+  CHECK(other.linear_bias(1, 0).item() == 0);
 }
 
 TEST_CASE("dropout_mask keeps what the walk-through's dropout keeps") {
